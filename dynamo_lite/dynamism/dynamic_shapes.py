@@ -264,7 +264,7 @@ def may_vary(tr: Trace, source: GuardNode) -> bool:
     """Ints that are part of a program rather than its data are constants: attributes of modules, defaults, what no
     argument leads to."""
     node: GuardNode | None = source
-    modules = tr.graph.module_nodes
+    modules = tr.graph.modules.nodes
     while node is not None:
         kind = node.kind
         if kind in _FIXED_KINDS:

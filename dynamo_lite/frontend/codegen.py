@@ -193,7 +193,7 @@ class Codegen:
             self._take_locks()
         for vt in numbers:
             self._hold(vt)  # before anything runs that might change what it is computed from
-        for node in self.tr.graph.counters:
+        for node in self.tr.graph.paths_to_read():
             self._read(node)
         if outputs or not self.tr.graph.is_empty:
             self.dropped = self._dropped_variables(roots, frames)

@@ -820,7 +820,7 @@ class Analysis:
             if not is_resumed(frame.code)
         ]
         if any(in_loop[i] for i, *_ in begun):
-            who = tr.graph.shapes.who_made_constants()
+            who = tr.graph.passes.sizes.who_made_constants()
             apart = {
                 key
                 for i, frame, key in begun
@@ -862,12 +862,12 @@ class Analysis:
         codegen: Codegen | None = None,
         breaks: Sequence[BreakRecord] = (),
     ) -> Any:
-        tr.graph.shapes.finish(tr)
+        tr.graph.passes.sizes.add_guards(tr)
         tr.guard_distinct()
         if code is not self.fn.__code__:
             side.hide_code(code)
         entry = self._entry(tr, code, needs_hook, codegen)
-        entry.owner.checks = tr.graph.checks
+        entry.owner.checks = tr.graph.passes.checks
         with side.modes_back():
             holds = entry.guards.check(self.values, self.fn.__closure__)
         if not holds and not self.has_changed:
@@ -875,7 +875,7 @@ class Analysis:
             raise Restart("the program's state changed during the analysis")  # by an import, say
         if not holds:
             failures = explain_miss(tr.guards, self.values, self.fn.__closure__)
-            if tr.graph.assumes_sizes:
+            if tr.graph.passes.sizes.are_assumed:
                 raise UnfitSizes("; ".join(map(str, failures)))
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)

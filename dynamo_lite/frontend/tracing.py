@@ -297,11 +297,11 @@ class Trace:
 
     def _build_atomic(self, value: object, source: GuardNode | None) -> VariableTracker:
         if type(value) is int:
-            symbolic = self.graph.symbolic_int(value, source)
+            symbolic = self.graph.outside.int_if_dynamic(value, source)
             if symbolic is not None:
                 return symbolic
         elif type(value) is float:
-            symbolic = self.graph.symbolic_float(value, source)
+            symbolic = self.graph.outside.float_if_dynamic(value, source)
             if symbolic is not None:
                 return symbolic
         singleton = value is None or value is True or value is False or value is Ellipsis or value is NotImplemented

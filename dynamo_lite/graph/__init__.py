@@ -7,9 +7,16 @@ Entry: `builder.GraphBuilder`. Tests: `tests/graph/`.
 
 from importlib.util import find_spec
 
+from .runtime import Runtime
+
+side: Runtime
 if find_spec("torch") is not None:
-    from . import torch_runtime as side
+    from . import torch_runtime
+
+    side = torch_runtime
 else:
-    from . import null_runtime as side
+    from . import null_runtime
+
+    side = null_runtime
 
 __all__ = ["side"]

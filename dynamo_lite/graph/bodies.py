@@ -18,8 +18,9 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.signals import let_through
 
 from .core.keep_dynamo_unloaded import without_compiler
+from .core.nodes import NodeMeta, set_meta
+from .core.storages import origins
 from .core.values import SymValue, TensorValue
-from .passes.output_aliasing import origins
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
@@ -69,7 +70,9 @@ class Body:
     def argument(self, meta: object, fake: object = None) -> TensorValue:
         """A tensor that the operator passes to the body."""
         value = TensorValue(meta, None, None, fake)
-        value.is_fake = self.builder.has_fakes and (self.transform or True)  # that, or the transform's wrapper of one
+        value.is_fake = self.builder.passes.fakes.are_there and (
+            self.transform or True
+        )  # that, or the transform's wrapper of one
         value.node = self._placeholder(f"arg_{len(self.arguments)}", value)
         self.arguments.append(value.node)
         self.argument_values.append(value)
@@ -97,7 +100,7 @@ class Body:
         with graph.inserting_before(last):
             node = self.create("placeholder", name)
         node.target = node.name
-        self.builder.set_meta(node, value)
+        set_meta(node, NodeMeta(self.builder.propagator, value))
         return node
 
     def node(self, value: Any) -> Node:
@@ -138,10 +141,11 @@ class Body:
     def _pass_on_changes(self) -> None:
         """Put what is in the same memory outside in the place of the values inside that operators have changed: once the body is settled,
         nothing tells any more what these were made of."""
-        inside = set(filter(self._is_inside, self.builder.changed))
+        changed = self.builder.passes.inputs.changed
+        inside = set(filter(self._is_inside, changed))
         self.changed = {other for value in inside for other in origins(value) if not self._is_inside(other)}
-        self.builder.changed -= inside
-        self.builder.changed |= self.changed
+        changed -= inside
+        changed |= self.changed
 
     def is_made_inside(self, value: Any) -> bool:
         """Whether a value is one of the body's own, arguments included."""

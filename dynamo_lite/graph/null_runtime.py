@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
-    from dynamo_lite.guards.ir import GuardNode
 
 
 class EmptyGraph:
@@ -19,27 +18,25 @@ class EmptyGraph:
 
     is_empty = True
     op_count = 0
-    checks = None
     runs_foreign_code = False
-    assumes_sizes = False
     inputs: tuple[Any, ...] = ()
-    counters: tuple[Any, ...] = ()
+    outside = SimpleNamespace(int_if_dynamic=lambda value, source: None, float_if_dynamic=lambda value, source: None)
+    """Numbers are constants."""
 
     def __init__(self, tr: Trace) -> None:
+        sizes = SimpleNamespace(add_guards=lambda tr: None, who_made_constants=set, are_assumed=False)
         self.state = SimpleNamespace(restore=lambda: None, final_changes=lambda: [])
-        self.shapes = SimpleNamespace(finish=lambda tr: None, who_made_constants=set)
+        self.passes = SimpleNamespace(checks=None, sizes=sizes)
+
+    def paths_to_read(self) -> tuple[Any, ...]:
+        """Nothing reads version counters."""
+        return ()
 
     def begin(self) -> None:
         """Nobody looks at operators."""
 
     def release(self) -> None:
         """There is nothing to let go of."""
-
-    def symbolic_int(self, value: int, source: GuardNode | None) -> None:
-        """Ints are constants."""
-
-    def symbolic_float(self, value: float, source: GuardNode | None) -> None:
-        """Floats are constants."""
 
     def part_gradients(self, rest: list[Any]) -> None:
         """There are none."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import marshal
 import types
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any
 
 import torch
@@ -22,28 +21,25 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph_module import _loader
 
 from dynamo_lite._eval_frame import ClassCheck
-from dynamo_lite.config import config
 from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.guards import ir, tensor_class
 from dynamo_lite.guards.tensor_guards import global_state_check, tensor_spec
 from dynamo_lite.isa.typeobject import mro_of
 from dynamo_lite.markers import HAS_MARKS
-from dynamo_lite.record import AS_CAPTURED, OF_FAKES, UNUSED_RANDOM
+from dynamo_lite.record import AS_CAPTURED
 
-from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput, new_symbols
+from .builder import STATIC_ADDRESS, GraphBuilder, GraphInput
 from .core import modes
 from .core.failure import NAMESPACES, is_own
 from .core.fake import Propagator
 from .core.keep_dynamo_unloaded import without_compiler
-from .core.meta import FIELDS, TensorMeta, intern, is_plain, meta_of_fake, meta_of_input
-from .core.nodes import NodeFactory, NodeMeta
+from .core.meta import FIELDS, TensorMeta, intern, is_plain, meta_of_input
+from .core.nodes import NodeFactory, NodeMeta, read_argument, write_argument
 from .core.python_code import TraceGraph, standard_globals
 from .core.state import AmbientState
 from .core.values import SequenceValue, SymValue, TensorValue
-from .passes.checks import Checks
-from .passes.input_aliasing import Reach
-from .passes.output_aliasing import Aliases, Step
-from .shapes.formulas import MAKERS, recipe_of
+from .passes import CLASSES, Passes
+from .shapes.formulas import MAKERS
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Kinds of constants.
@@ -110,7 +106,7 @@ def write_guard(writer: Any, guard: ir.Guard) -> tuple[Any, ...]:
     if type(function) is ir.SameRegistrations:
         answers = [(one(), other(), answer) for (one, other), answer in function.answers.items()]
         return "registrations", tuple([(writer(one), writer(other), answer) for one, other, answer in answers])
-    kept = getattr(getattr(function, "__self__", None), "__getstate__", None)
+    kept: Any = getattr(getattr(function, "__self__", None), "__getstate__", None)
     if guard.kind == ir.GLOBAL_STATE and type(kept) is type(len) and function.__name__ == "check":
         return ("state", kept())
     reading = getattr(function, "reads", None)
@@ -124,7 +120,7 @@ def read_guard(reader: Any, form: str, about: Any, where: int = -1) -> Any:
     if form == "tensor":
         return _tensor_spec(reader.at(where), reader.value(about))
     if form == "state":
-        check = global_state_check()
+        check: Any = global_state_check()
         if getattr(check, "__self__", None) is None or check.__self__.__getstate__() != about:
             raise Mismatch("torch's global state is another one")
         return check
@@ -173,30 +169,18 @@ def _tensor_spec(value: Any, about: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], int]) -> dict[str, Any]:
     """The data of a graph that has been compiled."""
-    if graph.checks:
-        raise Refused("a graph with checks of data")
-    if graph.hook_calls:
-        raise Refused("a graph of a module with backward hooks")
-    if graph.cuts or graph.tensor_hooks:
-        raise Refused("a graph whose backward pass is taken in stages")
-    if graph.hook_regions:
-        raise Refused("a graph with hooks of saved tensors")
+    module = graph.finish()
+    effects = {name: effect.write_data(writer) for name, effect in graph.passes._asdict().items()}
     if graph.bodies:
         raise Refused("a graph with higher-order operators")
-    if graph.is_below:
-        raise Refused("a graph that runs below the protocol of its tensors' classes")
-    if graph.revived:
-        raise Refused("a graph in which tensors become other leaves")
-    module = graph.finish()
-    if AS_CAPTURED in module.meta or OF_FAKES in module.meta:
+    if AS_CAPTURED in module.meta:
         raise Refused("a graph that compilers do not get")
     numbers: dict[Node, int] = {}
-    subjects = _Subjects(graph._symbols, writer)
-    nodes = []
+    subjects = _Subjects(graph.passes.sizes.known, writer)
+    nodes: list[tuple[Any, ...]] = []
     for node in module.graph.nodes:
         numbers[node] = len(nodes)
         nodes.append(_write_node(node, writer, numbers, subjects, write_place))
-    state = graph.state
     data = {
         "nodes": nodes,
         "subjects": subjects.table,
@@ -204,21 +188,11 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
     }
     return {
         "n_nodes": len(nodes),
-        "records_gradients": graph.records_gradients,
         "inputs": [_write_input(i, writer) for i in graph.inputs],
         "objects": sorted(_object_numbers(data)),  # that its nodes need
         "graph": marshal.dumps(data),  # read when somebody asks for the nodes
         "forward": data.pop("code"),
-        "symbols": None if graph._symbols is None else _write_symbols(graph, writer),
-        "freed": list(graph.freed),
-        "written_past": list(graph.written_past),
-        "counts": list(graph.counts),
-        "unused_random": module.meta.get(UNUSED_RANDOM),
-        "aliased": list(graph.aliased),
-        "reaches": [tuple(reach) for reach in graph.reaches],
-        "aliases": None if graph.aliases is None else _write_aliases(graph.aliases, writer),
-        "initial": [(writer.value(key), writer.value(value)) for key, value in state.initial.items()],
-        "writes": state.writes,
+        "effects": {name: data for name, data in effects.items() if data is not None},
     }
 
 
@@ -271,23 +245,6 @@ class _Subjects:
 
 
 _VALUES = (TensorValue, SymValue, SequenceValue)
-
-
-def _write_symbols(graph: GraphBuilder, writer: Any) -> dict[str, Any]:
-    """The data from which the symbols of the inputs are made again. Raises `Refused` for those that depend on data, on marks or on
-    floats."""
-    symbols = graph._symbols
-    if symbols.floats or symbols.shape_ids or any(item.promise is not None for item in symbols.tracked):
-        raise Refused("a graph with marked sizes, or with floats that vary")
-    if not symbols.is_of_inputs():
-        raise Refused("a graph with sizes that depend on data")
-    numbers = writer.numbers
-    if not all(id(source) in numbers for source, *_ in symbols.made_for):
-        raise Refused("a graph with sizes of objects on which nothing depends")
-    return {
-        "made for": [(numbers[id(source)], dims, strides) for source, dims, strides in symbols.made_for],
-        "names": symbols.names(),
-    }
 
 
 def _object_numbers(data: Any) -> set[int]:
@@ -348,8 +305,8 @@ def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, writ
         node.name,
         node.op,
         target,
-        _write_argument(node.args, writer, numbers),
-        _write_argument(node.kwargs, writer, numbers),
+        write_argument(node.args, writer, numbers),
+        write_argument(node.kwargs, writer, numbers),
         subjects(_subject_of(node.meta)) if node.op != "placeholder" else 0,
         write_place(getattr(node.meta, "place", None)),
     )
@@ -358,40 +315,6 @@ def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, writ
 def _subject_of(meta: Any) -> Any:
     """The value that a node stands for."""
     return (meta.sequence or meta.subject) if isinstance(meta, NodeMeta) else None
-
-
-def _write_aliases(known: Aliases, writer: Any) -> tuple[Any, ...]:
-    steps = []
-    for step in known.steps:
-        if step.op == "call_function" and not is_own(step.target):
-            raise Refused(f"{step.target} after the graph, whose rules may change")
-        target = step.target if step.op == "call_method" else writer(step.target)
-        args, kwargs = (_write_argument(given, writer, {}) for given in (step.args, step.kwargs))
-        steps.append((step.of, step.op, target, args, kwargs, step.grad_mode, step.path))
-    return known.roots, steps, known.results
-
-
-def _read_aliases(data: tuple[Any, ...], reader: Any) -> Aliases:
-    roots, steps, results = data
-    made = []
-    for of, op, target, args, kwargs, grad_mode, path in steps:
-        function = target if op == "call_method" else reader(target)
-        args, kwargs = (_read_argument(given, (), reader) for given in (args, kwargs))
-        made.append(Step(of, op, function, args, kwargs, grad_mode, path))
-    return Aliases(roots, made, results)
-
-
-def _write_argument(arg: Any, writer: Any, numbers: dict[Node, int]) -> Any:
-    if isinstance(arg, Node):
-        return ("node", numbers[arg])
-    if isinstance(arg, dict):
-        return ("kwargs", tuple([(name, _write_argument(v, writer, numbers)) for name, v in arg.items()]))
-    if type(arg) is tuple or (isinstance(arg, list) and not isinstance(arg, tuple)):
-        kind = "tuple" if type(arg) is tuple else "list"
-        return (kind, tuple([_write_argument(v, writer, numbers) for v in arg]))
-    if type(arg) is slice:
-        return ("slice", tuple([_write_argument(v, writer, numbers) for v in (arg.start, arg.stop, arg.step)]))
-    return writer.value(arg)
 
 
 def _write_input(given: GraphInput, writer: Any) -> tuple[int, bool]:
@@ -416,37 +339,24 @@ class StoredGraph:
     ) -> None:
         """Raises `Mismatch`."""
         self.propagator = Propagator()
-        self.freed = data["freed"]
-        self.written_past = data["written_past"]
-        self.counts = data["counts"]
-        self.aliased = data["aliased"]
-        self.revived: list[Any] = []
-        self.is_below = False
-        self.reaches = [Reach(*reach) for reach in data["reaches"]]
-        self.aliases = None if data["aliases"] is None else _read_aliases(data["aliases"], reader)
-        self.checks = Checks(None)
-        self.module_hooks: list[Any] = []
-        self.hook_regions: list[Any] = []
-        self.state = AmbientState(None)
-        self.state.initial = {reader.value(key): reader.value(value) for key, value in data["initial"]}
-        self.state.writes = data["writes"]
-        self.shapes = None
-        if data["symbols"] is not None:
-            self.shapes = StoredShapes(data["symbols"], reader, guards(), self.propagator)
+        self.guards = guards
+        self.passes = Passes._make([cls(None) for cls in CLASSES])
+        for name, about in data["effects"].items():
+            getattr(self.passes, name).read_data(about, reader, self)
+        self.sizes = self.passes.sizes.stored
         self.reals = [_real_input(reader.at(number)) for number, _ in data["inputs"]]
         self.node_count = data["n_nodes"]
-        self.records_gradients = data["records_gradients"]
         self.returns_gradients = False  # asked before a version is kept: whether it lets go of its inputs is known
         inputs = [(self._subject(n, real), fixed) for real, (n, fixed) in zip(self.reals, data["inputs"], strict=True)]
         nodes = _StoredNodes(data["graph"], inputs, reader.only(data["objects"]), self.propagator, read_place)
-        nodes.symbols = None if self.shapes is None else self.shapes.symbols
+        nodes.symbols = self.passes.sizes.known
         self.module = StoredModule(nodes, data["forward"])
-        if data["unused_random"] is not None:
-            self.module.meta[UNUSED_RANDOM] = data["unused_random"]
+        for effect in self.passes:
+            effect.annotate(self.module)
 
     def _subject(self, number: int, real: object) -> TensorValue | SymValue:
         """What is known of an input."""
-        known = None if self.shapes is None else self.shapes.subjects.get(number)
+        known = None if self.sizes is None else self.sizes.subjects.get(number)
         if known is None and not isinstance(real, torch.Tensor):
             raise Mismatch("a number that is no size any more")
         return known or TensorValue(meta_of_input(real))
@@ -461,11 +371,6 @@ class StoredGraph:
         """Whether it computes with floats that differ from call to call: those are not kept."""
         return False
 
-    @property
-    def has_fixed_sizes(self) -> bool:
-        """Whether there are no symbols."""
-        return self.shapes is None
-
     def finish(self) -> Any:
         """The module."""
         return self.module
@@ -479,105 +384,6 @@ def _real_input(value: object) -> Any:
     if type(value) is not int and (not isinstance(value, torch.Tensor) or not is_plain(value)):
         raise Mismatch("an input is no plain tensor")
     return value
-
-
-class StoredShapes:
-    """The symbols of a graph that was read, made for the inputs of the call under way, with everything that the guards say of them.
-    `subjects`: number of a path → what the placeholder of its value stands for."""
-
-    def __init__(self, data: dict[str, Any], reader: Any, guards: ir.GuardSet, propagator: Propagator) -> None:
-        """Raises `Mismatch` where other symbols come out: two sizes that happen to be equal are one symbol, say."""
-        self.guards = guards
-        self.conditions: list[tuple[Any, list[ir.GuardNode], str, Any, ir.Bounds | None]] = []
-        self.known = {_condition(g.arg, g.nodes): g for g in guards.relations if g.kind == ir.PREDICATE}
-        paths = _Paths(self, reader.values)
-        self.symbols = symbols = new_symbols(propagator.mode, paths)
-        symbols.env.effort.endurance = inf  # it was enough when the graph was made
-        self.subjects: dict[int, TensorValue | SymValue] = {}
-        for number, dims, own_strides in data["made for"]:
-            real, source = reader.at(number), guards.nodes[number]
-            if not dims and not own_strides:
-                self.subjects[number] = _symbol_of(real, source, symbols)
-                continue
-            if (
-                not isinstance(real, torch.Tensor)
-                or HAS_MARKS in real.__dict__
-                or real.dim() <= max(*dims, *own_strides, -1)
-            ):
-                raise Mismatch("a tensor is another one")
-            if config.specialize_zero_one and any(real.shape[dim] in (0, 1) for dim in dims):
-                raise Mismatch("a size is a constant")
-            if any(real.stride(dim) in (0, 1) for dim in own_strides):
-                raise Mismatch("a stride is a constant")
-            shape = symbols.shape_of(real, source, frozenset(dims), frozenset(), own_strides=frozenset(own_strides))
-            fake = propagator.symbolic_fake(*shape, real)
-            self.subjects[number] = TensorValue(meta_of_fake(fake), fake=fake)
-        if symbols.names() != data["names"]:
-            raise Mismatch("sizes are equal by accident")
-        numbers = {id(node): number for number, node in enumerate(guards.nodes)}
-        syms = {item.node: item.sym for item in symbols.tracked}
-        for item in symbols.tracked:
-            if item.first is not None and id(item.node) in numbers:
-                self.subjects.setdefault(numbers[id(item.node)], symbols.inputs[item.first])
-        self._assume(syms)
-        paths.values = ()  # the program's
-
-    def _assume(self, syms: dict[ir.GuardNode, Any]) -> None:
-        """Have the symbols know what the guards demand."""
-        with without_compiler:
-            for guard in self.known.values():
-                if recipe_of(guard.arg) is None or not all(node in syms for node in guard.nodes):
-                    continue
-                if not guard.arg(*[syms[node] for node in guard.nodes]):
-                    raise Mismatch("a condition on sizes does not hold")
-
-    def finish(self) -> bool:
-        """The graph is compiled: whether the guards demand more than those that were kept."""
-        self.conditions.clear()
-        self.symbols.add_guards()
-        for condition in self.conditions:
-            self.guards.predicate(*condition)
-        return bool(self.conditions)
-
-
-class _Paths:
-    """In the place of a trace: the paths of guards that are there already."""
-
-    def __init__(self, shapes: StoredShapes, values: tuple[Any, ...]) -> None:
-        self.shapes = shapes
-        self.values = values
-        self.guards = self
-        self.analysis = self
-        self.source = shapes.guards.node
-        self.here = lambda: None
-        self.functions = tuple
-
-    @property
-    def sizes(self) -> Any:
-        """For reports: what is demanded of each size."""
-        return self.shapes.guards.sizes
-
-    @sizes.setter
-    def sizes(self, sizes: Any) -> None:
-        self.shapes.guards.sizes = sizes
-
-    def predicate(
-        self, function: object, nodes: list[ir.GuardNode], text: str, user: object, bounds: ir.Bounds | None
-    ) -> None:
-        """Take note of a condition that is not among the guards."""
-        if _condition(function, nodes) not in self.shapes.known:
-            self.shapes.conditions.append((function, nodes, text, user, bounds))
-
-
-def _condition(function: Any, nodes: Any) -> tuple[Any, ...]:
-    """The key of a condition: the same for equal conditions."""
-    return recipe_of(function) or id(function), *map(id, nodes)
-
-
-def _symbol_of(real: object, source: ir.GuardNode, symbols: Any) -> SymValue:
-    if type(real) is not int:
-        raise Mismatch("a number is another one")
-    return symbols.int_of(real, source)
 
 
 class _StoredNodes:
@@ -605,7 +411,7 @@ class _StoredNodes:
         for name, op, target, args, kwargs, subject, place in data["nodes"]:
             if op == "call_function":
                 target = self.reader(target[1])
-            args, kwargs = (_read_argument(given, self.nodes, self.reader) for given in (args, kwargs))
+            args, kwargs = (read_argument(given, self.nodes, self.reader) for given in (args, kwargs))
             node = create(name, op, target, args, kwargs)
             names.add(name)
             self.nodes.append(node)
@@ -649,21 +455,6 @@ class _StoredNodes:
         if is_static:
             made[STATIC_ADDRESS] = True
         return made
-
-
-def _read_argument(data: Any, nodes: Sequence[Node], reader: Any) -> Any:
-    """The argument that `_write_argument` has written."""
-    if type(data) is not tuple:
-        return data
-    kind, rest = data[0], data[1] if len(data) > 1 else None
-    if kind == "node":
-        return nodes[rest]
-    if kind == "kwargs":
-        return {name: _read_argument(v, nodes, reader) for name, v in rest}
-    if kind in ("tuple", "list", "slice"):
-        items = [_read_argument(v, nodes, reader) for v in rest]
-        return tuple(items) if kind == "tuple" else items if kind == "list" else slice(*items)
-    return reader.value(data)
 
 
 class StoredMeta(NodeMeta):

@@ -31,20 +31,14 @@ from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord, l
 
 from .builder import GraphBuilder
 from .core import modes
-from .core.autograd import with_freed
 from .core.boxed import BoxedCallable, boxed_form, may_raise, one_by_one
 from .core.checkpoints import forward_of, runnable
+from .core.effect import Captured, Compiled, Wrapper
 from .core.failure import GraphFailure, raises_on_fakes
 from .core.fake import MEMO, is_of_trace
 from .core.float_inputs import Lowered
-from .core.module_hooks import with_hooks
-from .core.saved_tensors import closed, closing, see_every_operator, under_hooks
+from .core.saved_tensors import closed, see_every_operator
 from .core.state import is_one_fake_mode
-from .passes.checks import CHECKS
-from .passes.data_assignment import with_aliases, with_counts, with_versions
-from .passes.input_aliasing import apart
-from .passes.leaves import with_revived
-from .passes.output_aliasing import with_aliases_after
 from .serialized import (  # noqa: F401
     FINDERS,
     GUARD_FORMS,
@@ -52,12 +46,12 @@ from .serialized import (  # noqa: F401
     StoredGraph,
     check_ambient,
     read_guard,
-    recipe_of,
     versions,
     write_ambient,
     write_graph,
     write_guard,
 )
+from .shapes.formulas import recipe_of  # noqa: F401
 
 _LOOKED_AT = 16  # items of a container
 
@@ -184,7 +178,7 @@ _SKIP = _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKI
 
 
 def compile_graph(
-    graph: GraphBuilder, backend: Any, fullgraph: bool, kept: Any = None
+    graph: GraphBuilder | StoredGraph, backend: Any, fullgraph: bool, kept: Any = None
 ) -> tuple[Any, GraphFailure, GraphRecord]:
     """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record. `kept`: what earlier
     processes have compiled of it."""
@@ -199,8 +193,6 @@ def compile_graph(
         origins=_origins(gm),
     )
     gm.meta[GRAPH_RECORD] = record
-    if graph.checks:
-        gm.meta[CHECKS] = graph.checks.conditions()
     sources = torch.fx.graph_module._loader.eval_cache
     known = len(sources)
     started = time.perf_counter()
@@ -214,7 +206,7 @@ def compile_graph(
                 compiled = _compile(graph, gm, backend, fullgraph, kept, env)
             _restart_if_exhausted(env)
         finally:
-            graph.state.put_back()
+            graph.passes.state.put_back()
             if env is not None:
                 env.end_backend()
             made = list(itertools.islice(reversed(sources), max(len(sources) - known, 0)))
@@ -222,31 +214,34 @@ def compile_graph(
     record.compile_seconds = time.perf_counter() - started
     function = _function_of(compiled)
     boxed = _boxed(graph, gm, function)
-    if boxed is not None:
-        boxed = protect(boxed)
     if getattr(function, "__self__", None) is not gm:
-        captured = functools.partial(forward_of, gm)
-        if graph.records_gradients:
-            function = under_hooks(function, captured)
-        if graph.reaches:
-            function = apart(graph.reaches, function, captured)
-    return protect(function), GraphFailure(gm, record.backend, fullgraph, protect, graph.checks, boxed), record
+        function = _replaced(graph, function, functools.partial(forward_of, gm), is_boxed=False)
+    failure = GraphFailure(
+        gm, record.backend, fullgraph, protect, graph.passes.checks, None if boxed is None else protect(boxed)
+    )
+    return protect(function), failure, record
 
 
-def _boxed(graph: GraphBuilder, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:
+def _boxed(graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:
     """The function that runs a graph with a list of its inputs, each of which dies with its last use; None if there is none: a graph that
     takes part in autograd outside of it is a node of AOTAutograd, whose inputs autograd holds."""
-    if graph.checks or _looks_at_inputs(graph):
+    if any(not effect.takes_boxed and effect.call_wrapper() is not None for effect in graph.passes):
         return None
     boxed = boxed_form(function)
     if boxed is None or getattr(function, "__self__", None) is gm:
         return boxed
     if graph.returns_gradients:
         return None
-    captured = functools.partial(_boxed_forward_of, gm)
-    if graph.records_gradients:
-        boxed = under_hooks(boxed, captured)
-    return apart(graph.reaches, boxed, captured, is_boxed=True) if graph.reaches else boxed
+    return _replaced(graph, boxed, functools.partial(_boxed_forward_of, gm), is_boxed=True)
+
+
+def _replaced(graph: GraphBuilder | StoredGraph, function: Any, captured: Captured, is_boxed: bool) -> Any:
+    """What the backend has made, where it may run; elsewhere the captured graph."""
+    for effect in graph.passes:
+        replacement = effect.replacement()
+        if replacement is not None:
+            function = replacement(function, captured, is_boxed)
+    return function
 
 
 def _boxed_forward_of(gm: torch.fx.GraphModule) -> BoxedCallable:
@@ -269,55 +264,35 @@ def released_again(failure: GraphFailure, compiled: Callable[..., Any]) -> Boxed
     return failure.boxed or one_by_one(compiled)
 
 
-def _protector(graph: GraphBuilder, gm: torch.fx.GraphModule) -> Callable[[Any], Any]:
-    """The wrapper around the compiled graph. Raises `Unsupported` where a check of the graph has to be a break."""
-    wrappers: list[Callable[[Any], Any]] = []  # from the innermost to the outermost
-    if graph.hook_regions:
-        wrappers.append(closing)
-    if graph.is_below:
-        wrappers.append(modes.below)
-    if graph.aliases is not None:
-        wrappers.append(functools.partial(with_aliases_after, graph.aliases))
-    if graph.counts:
-        wrappers.append(functools.partial(with_counts, graph.counts))
-    if modes.around():
-        wrappers.append(modes.without_modes)
-    if graph.aliased:
-        wrappers.append(functools.partial(with_aliases, graph.aliased))
-    if graph.revived:
-        wrappers.append(functools.partial(with_revived, graph.revived))
-    if graph.written_past:
-        wrappers.append(functools.partial(with_versions, graph.written_past))
-    if graph.freed:
-        wrappers.append(functools.partial(with_freed, graph.freed))
-    if graph.module_hooks:
-        wrappers.append(functools.partial(with_hooks, graph.module_hooks))
-    protect = graph.state.protector(functools.partial(_wrapped, wrappers))
-    if not graph.checks:
-        return protect
-    graph.checks.require_undoable(gm, graph.example_inputs(), protect)
-    return graph.checks.protector(protect)
+def _protector(graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule) -> Wrapper:
+    """The wrapper around each function that runs the graph. Raises `Unsupported` where a check of the graph has to be a break."""
+    checks = graph.passes.checks
+    if checks:
+        checks.require_undoable(gm, graph.example_inputs(), functools.partial(_wrapped, _wrappers(graph)))
+    return functools.partial(_wrapped, _wrappers(graph))
 
 
-def _looks_at_inputs(graph: GraphBuilder) -> bool:
-    """Whether what is put around the compiled graph asks the inputs for something, or changes them."""
-    asked = (graph.counts, graph.aliased, graph.revived, graph.written_past, graph.freed, graph.module_hooks)
-    return graph.aliases is not None or any(asked)
+def _wrappers(graph: GraphBuilder | StoredGraph) -> list[Wrapper]:
+    """The wrappers of the effects, from the innermost to the outermost."""
+    found = [effect.call_wrapper() for effect in graph.passes]
+    return [wrapper for wrapper in found if wrapper is not None]
 
 
-def _wrapped(wrappers: Sequence[Callable[[Any], Any]], compiled: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped(wrappers: Sequence[Wrapper], compiled: Compiled) -> Compiled:
     for wrap in wrappers:
         compiled = wrap(compiled)
     return compiled
 
 
 def _compile(
-    graph: GraphBuilder, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool, kept: Any, env: Any
+    graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule, backend: Any, fullgraph: bool, kept: Any, env: Any
 ) -> Callable[..., Any]:
     """The callable that the backend makes of the graph. Compilers know no floats that differ from call to call: they get tensors."""
     form = getattr(backend, FLOATS, "items")
-    if form == "numbers" or not graph.has_floats or graph.has_fakes:
-        fixed = kept if graph.has_fixed_sizes else None  # what compilers demand of symbols would not be guarded
+    if form == "numbers" or not graph.has_floats:
+        fixed = (
+            kept if graph.passes.sizes.known is None else None
+        )  # what compilers demand of symbols would not be guarded
         inputs = graph.example_inputs()
         strict = fullgraph or not config.suppress_errors
         failed = functools.partial(_backend_failed, env, gm, inputs, strict, backend_name(backend))
@@ -332,7 +307,7 @@ def _compile(
             lowered.module,
             lowered.examples(graph.example_inputs()),
             fullgraph=fullgraph,
-            on_failure=graph.without_floats,
+            on_failure=graph.passes.sizes.without_floats,
         )
     return lowered
 
@@ -374,7 +349,7 @@ def _function_of(compiled: object) -> Any:
     return runnable(module).forward
 
 
-def _forget_sources(cls: type, others: Sequence[str] = ()) -> None:
+def _forget_sources(cls: type[torch.fx.GraphModule], others: Sequence[str] = ()) -> None:
     """Drop the texts of generated code. `cls` is the dead module's own class, `others` are the files of the graphs that the backend has
     made of it."""
     forget_sources(cls.forward.__code__.co_filename, *others)

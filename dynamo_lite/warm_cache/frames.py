@@ -49,7 +49,7 @@ def write(
     if tr.process_bound is not None:
         raise Refused(tr.process_bound)
     inputs = [] if graph is None else [i.source for i in graph.inputs]
-    if any(source.kind == ir.MADE for source in inputs) or (graph is not None and graph.revived):
+    if any(source.kind == ir.MADE for source in inputs):
         raise Refused("a leaf that is made before the graph")
     writer = Writer(tr.function, tr.guards, _needed(tr.guards, inputs), tr.recipes)
     ambient = side.write_ambient(writer)
@@ -347,10 +347,10 @@ class StoredVersion:
 
     def finish(self, graph: Any, call: GraphCall | None, program: GuardProgram) -> tuple[Any, GuardProgram]:
         """The graph is compiled: the guards and their program, with what the compiler takes for granted of sizes."""
-        shapes = None if graph is None else graph.shapes
-        if shapes is None:
+        sizes = None if graph is None else graph.sizes
+        if sizes is None:
             return self.guards, program
-        if shapes.finish():
+        if sizes.finish():
             paths = [self.guard_set.nodes[number] for number, _ in self.data["graph"]["inputs"]]
             program = build_program(self.guard_set, call, [paths[n] for n in self.positions])
         return self.guard_set, program

@@ -160,7 +160,7 @@ def test_meta_of_nodes(tr):
     tr.run(a)
     placeholder, node, _ = tr.graph.graph.nodes
     assert node.meta["example_value"].shape == (3, 4)
-    assert placeholder.meta.get("example_value").fake_mode is tr.graph.fake_mode
+    assert placeholder.meta.get("example_value").fake_mode is tr.graph.propagator.mode
     assert "example_value" in node.meta and "nothing" not in node.meta
     assert "line 1" in node.meta["stack_trace"]
     copied = node.meta.copy()

@@ -54,8 +54,8 @@ class StubTrace:
         source = self.source(None, ir.LOCAL, self.n)
         self.n += 1
         if isinstance(value, int):
-            return self.graph.symbolic_int(value, source)
-        return self.graph.tensor_input(value, source)
+            return self.graph.outside.int_if_dynamic(value, source)
+        return self.graph.outside.tensor(value, source)
 
     def call(self, target, *args, **kwargs):
         op = "call_method" if isinstance(target, str) else "call_function"

@@ -1,7 +1,7 @@
 """How trackers become the arguments of a node.
 
 Input: trackers. Output: what an FX graph may hold, and with it the key under which the propagation of the call is remembered.
-`variables` registers the classes of trackers (`packs`).
+`variables` registers the classes of trackers (`packs`), and how results become trackers (`MODELS`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,13 @@ def packs(*classes: type) -> Callable[[Packer], Packer]:
         return packer
 
     return decorate
+
+
+MODELS = types.SimpleNamespace()
+"""What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
+items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame,
+`meet_overrides(tr)` the classes of wrapper tensors as well;
+`numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none."""
 
 
 class Overridden(Unsupported):
@@ -137,7 +144,7 @@ class Packing:
         elif kind in _ARGUMENT_TYPES or isinstance(value, _ARGUMENT_CLASSES):
             self.key.append((kind, value))
         else:
-            plain = next((base for base in (int, float, str) if isinstance(value, base)), None)
+            plain: Any = next((base for base in (int, float, str) if isinstance(value, base)), None)
             if self.exact:
                 unsupported("graph-argument-type", f"{module_of(kind)}.{qualname_of(kind)}")
             if plain is None:
@@ -177,7 +184,7 @@ class Packing:
         if cls not in _COPIED_CONTAINERS and not (issubclass(cls, tuple) and bases_of(cls) == (tuple,)):
             unsupported("graph-argument-type", f"{module_of(cls)}.{qualname_of(cls)}")
         self.memorable = False
-        node = self.builder.add_value(cls, parts)
+        node = self.builder.add("call_function", cls, parts)
         for value in self.values.values():
             if isinstance(value, TensorValue):
                 self.builder.propagator.fake_of(value)

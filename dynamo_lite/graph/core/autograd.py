@@ -24,7 +24,6 @@ from torch.fx.node import map_arg
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.signals import let_through
 
-from .functional import cut
 from .keep_dynamo_unloaded import without_compiler
 from .saved_tensors import closed, enter
 from .state import leave_autocast
@@ -175,12 +174,12 @@ def history(builder: GraphBuilder, outputs: list[Node]) -> Iterator[tuple[Node, 
     seen, pending = set(), list(outputs)
     while pending:
         node = pending.pop()
-        subject = getattr(node.meta, "subject", None)
+        subject: Any = getattr(node.meta, "subject", None)
         is_tensor = isinstance(subject, TensorValue)
         if node in seen or (is_tensor and not subject.meta.requires_grad):
             continue
         seen.add(node)
-        is_end = is_tensor and (subject in builder.made_leaves or node.op == "placeholder")
+        is_end = is_tensor and (subject in builder.passes.leaves.made or node.op == "placeholder")
         yield node, subject, is_end
         if not is_end:
             pending.extend(node.all_input_nodes)
@@ -286,62 +285,3 @@ def _fresh(propagator: Any, node: Node) -> Any:
 
 
 # -- results whose history is gone
-
-
-def freed_outputs(builder: GraphBuilder) -> list[int]:
-    """The outputs whose gradients a call of `torch.autograd.grad` in the graph has used up: they require gradients, and asking for these
-    raises."""
-
-    def ask(values: dict[Node, Any]) -> list[int]:
-        ends = [*(i.node for i in builder.inputs), *(made for cuts in builder.cuts.values() for made in cuts.values())]
-        leaves = [values[node] for node in ends if getattr(values[node], "requires_grad", False)]
-        return [i for i, node in enumerate(builder.outputs) if leaves and freed(values, node, leaves)]
-
-    def freed(values: dict[Node, Any], output: Node, leaves: list[Any]) -> bool:
-        pieces = [output]
-        if builder.cuts:
-            pieces += [node.args[0] for node, _, _ in history(builder, [output]) if node.target is cut]
-        return any(_is_freed(values[node], leaves) for node in pieces)
-
-    return at_the_end(builder, ask)
-
-
-def _is_freed(value: object, leaves: list[Any]) -> bool:
-    if not getattr(value, "requires_grad", False):
-        return False
-    try:
-        torch.autograd.grad(value, leaves, torch.ones_like(value), retain_graph=True, allow_unused=True)
-    except RuntimeError:
-        return True
-    return False
-
-
-class _Freed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: object, value: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
-        return value.view_as(value)
-
-    @staticmethod
-    def backward(ctx: object, *grads: Any) -> Any:
-        raise RuntimeError(_AGAIN)
-
-
-_AGAIN = (
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved"
-    " intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to"
-    " backward through the graph a second time or if you need to access saved tensors after calling backward."
-)
-
-
-def with_freed(indices: list[int], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph that detaches these outputs; they come out as tensors that require gradients which nobody can compute."""
-
-    def run(*args: Any) -> Any:
-        results = list(compiled(*args))
-        sources = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
-        with torch.enable_grad():
-            for i in indices:
-                results[i] = _Freed.apply(results[i], *sources)
-        return tuple(results)
-
-    return run

@@ -318,7 +318,9 @@ class _Watch(TorchDispatchMode):
         return result
 
     def _look(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        written, others, combines = [], [], False
+        written: list[Any] = []
+        others: list[Any] = []
+        combines = False
         for name, value, is_written in arguments(func, args, kwargs):
             (written if is_written else others).append(value)
             combines = combines or name == "reduce" or (name == "accumulate" and value)

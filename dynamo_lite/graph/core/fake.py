@@ -15,7 +15,7 @@ import contextlib
 import logging
 import types
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
@@ -38,7 +38,7 @@ from dynamo_lite.signals import let_through
 
 from .custom_operators import as_declared, is_foreign
 from .keep_dynamo_unloaded import without_compiler
-from .meta import TensorMeta, meta_of_fake
+from .meta import LiveMeta, TensorMeta, meta_of_fake
 from .values import (
     ArgumentResult,
     ConstantResult,
@@ -73,7 +73,7 @@ class PropagationMode(FakeTensorMode):
         self.cache_crosscheck_enabled = False
         self.allow_non_fake_inputs = False
         self.in_kernel_invocation = False
-        self.enter_stack = []
+        self.enter_stack: list[Any] = []
         self.shape_env = shape_env
         self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
         self.direct_rules: Any = None  # those of `direct_rules`, and
@@ -83,7 +83,7 @@ class PropagationMode(FakeTensorMode):
         self.is_random = False  # whether an operator has drawn random numbers
         self.misled: str | None = None  # why compilers, which go by the rules for fake tensors, would be wrong
         self.written: list[Any] = []  # tensors whose counters may not tell that an operator has changed them
-        self._stack_trace = []
+        self._stack_trace: list[Any] = []
         self._stack = ""
         self._mode_key = torch._C._TorchDispatchModeKey.FAKE
         counter = torch.nested._internal.nested_tensor._tensor_id_counter
@@ -185,7 +185,7 @@ class Propagator:
     def give_to_compilers(self) -> None:
         """From now on the mode is one of torch's in every respect."""
         self.mode.__class__ = FakeTensorMode
-        vars(self.mode).pop("__torch_dispatch__", None)
+        self.mode.__dict__.pop("__torch_dispatch__", None)
 
     # -- fake tensors
 
@@ -195,7 +195,7 @@ class Propagator:
             value.fake = self.make_fake(value.meta)
         return value.fake
 
-    def make_fake(self, meta: TensorMeta) -> FakeTensor:
+    def make_fake(self, meta: Any) -> FakeTensor:
         """A new fake tensor with the given metadata."""
         if meta.live:
             fake = meta.make_fake()
@@ -345,7 +345,10 @@ class Propagator:
         """Whether what failed is a function that the program allows in graphs, because of tensors that it does not get as arguments."""
         if self.mode.allow_non_fake_inputs or not isinstance(target, types.FunctionType):
             return False
-        functions = (target, getattr(target, "__wrapped__", None))  # one may be called through another, on leaves
+        functions: tuple[Any, ...] = (
+            target,
+            getattr(target, "__wrapped__", None),
+        )  # one may be called through another, on leaves
         return "allow_non_fake_inputs" in str(error) and any(map(is_allowed_in_graph, functions))
 
     def _run_on_real_tensors(
@@ -384,7 +387,8 @@ class Propagator:
 def _given(result: object, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The result, or which of the lists among the arguments it is."""
     if type(result) is list or type(result) is tuple:
-        for key, arg in (*enumerate(args), *kwargs.items()):
+        given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        for key, arg in given:
             if arg is result and arg:  # there is one empty tuple
                 return ArgumentResult(key)
     return result
@@ -396,7 +400,7 @@ def span(meta: TensorMeta) -> int:
     return meta.offset + 1 + reach if meta.numel() else meta.offset
 
 
-def _refuse(target: object, error: Exception) -> None:
+def _refuse(target: object, error: Exception) -> NoReturn:
     """Turn what an operator raised on fake tensors into the break that runs it for real."""
     let_through(error)
     for cls, slug in _FAILURES.items():
@@ -452,7 +456,7 @@ def _first_of_each_memory(positions: Sequence[int], fakes: list[FakeTensor]) -> 
     return found
 
 
-def _meta_after(before: TensorMeta, fake: FakeTensor) -> TensorMeta:
+def _meta_after(before: TensorMeta, fake: FakeTensor) -> TensorMeta | LiveMeta:
     """The meta of a tensor that was changed in place. Torch doesn't say whether a view that was made without gradients still is a leaf;
     a change without gradients leaves that as it was."""
     try:

@@ -158,7 +158,8 @@ def apply_function(
 
     given = [a.clone() if i in copied else a for i, a in enumerate(args)]
     methods = {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)}
-    outputs = type(name, (torch.autograd.Function,), methods).apply(*given)
+    cls: Any = type(name, (torch.autograd.Function,), methods)
+    outputs = cls.apply(*given)
     for i in copied:
         changed = next(r for r in outputs if r is given[i])
         args[i].copy_(changed)
@@ -208,7 +209,7 @@ def apply_transformable(
     if jvp:
         methods["jvp"] = run_jvp
     members = {key: staticmethod(method) for key, method in methods.items()}
-    cls = type(name, (torch.autograd.Function,), {**members, "generate_vmap_rule": generate_vmap_rule})
+    cls: Any = type(name, (torch.autograd.Function,), {**members, "generate_vmap_rule": generate_vmap_rule})
     return cls.apply(*args)[:n]
 
 
@@ -322,7 +323,7 @@ def numpy_function(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     tensors, as `torch._numpy` has it."""
     is_operator = path.startswith("operator.")
     root = operator if is_operator else import_module("torch._numpy")
-    function = _OWN.get(path) or attrgetter(path.removeprefix("operator."))(root)
+    function: Any = _OWN.get(path) or attrgetter(path.removeprefix("operator."))(root)
     if isinstance(function, property):
         function = function.fget
     result = _as_tensor(function(*_as_array(tuple(args)), **_as_array(dict(kwargs))))

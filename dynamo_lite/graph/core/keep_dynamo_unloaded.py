@@ -74,7 +74,7 @@ _source = _StandIn(
     ConstantSource=lambda name: Source(),
     AttrSource=lambda base, member: Source(),
 )
-_stand_in.source = _source
+_stand_in.__dict__["source"] = _source
 """What makes a fake of a tensor with data asks whether it comes from a random number of the program, and names it for symbolic sizes."""
 
 

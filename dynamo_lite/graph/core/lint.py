@@ -36,7 +36,7 @@ def _has_wrong_fake(builder: GraphBuilder, node: Node) -> bool:
 
 def _is_foreign_fake(builder: GraphBuilder, node: Node) -> bool:
     value = node.meta.get("example_value")
-    return isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is not builder.fake_mode
+    return isinstance(value, torch.Tensor) and getattr(value, "fake_mode", None) is not builder.propagator.mode
 
 
 RULES: tuple[Rule, ...] = (

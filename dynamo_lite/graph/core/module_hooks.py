@@ -153,6 +153,10 @@ def _hooked(call: HookedCall, tensors: tuple[Any, ...], hook: Callable[[Any, Any
 # -- the operator
 
 
+_libraries: list[torch.library.Library] = []
+"""The library of the operator, which is there as long as the process."""
+
+
 @functools.cache
 def _operator() -> Any:
     """`(number, i, gradients, others)`: hook number `i` of a registration. It returns the new gradients, and the others for the sake of
@@ -162,7 +166,7 @@ def _operator() -> Any:
     library.define(f"{name}(int number, int i, Tensor?[] grads, Tensor?[] others) -> Tensor[]")
     library.impl(name, _run_hook, "CompositeExplicitAutograd")
     library.impl(name, _run_fake, "Meta")
-    _run_hook.library = library  # it is there as long as the process
+    _libraries.append(library)
     return torch.ops.dynamo_lite.module_hook.default
 
 
@@ -193,17 +197,3 @@ def _like(grad: torch.Tensor, made: Any) -> torch.Tensor:
 
 
 # -- lifetimes
-
-
-def with_hooks(registrations: list[Registration], compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph whose results keep the modules and hooks alive."""
-
-    def run(*args: Any) -> Any:
-        made = compiled(*args)
-        held = [registration.objects() for registration in registrations]
-        for result in made:
-            if getattr(result, "grad_fn", None) is not None:
-                result.grad_fn.metadata.setdefault("dynamo_lite_hooks", []).append(held)
-        return made
-
-    return run

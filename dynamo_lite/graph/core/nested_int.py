@@ -60,7 +60,7 @@ class NewNestedInts:
 
     def __call__(self, *, nt_tensor_id: int | None = None) -> Any:
         builder, mode = self.builder(), self.mode()
-        if builder is None:  # a compiler traces the graph anew
+        if builder is None or mode is None:  # a compiler traces the graph anew
             return FakeTensorMode.create_symbolic_nested_int(mode, nt_tensor_id=nt_tensor_id)
         if nt_tensor_id is None:
             nt_tensor_id = mode.nt_tensor_id_counter

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import operator
 import re
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import MethodDescriptorType
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.fx import Graph, Node
 
 from .values import SequenceValue, SymValue, TensorValue
 from .varying_floats import FloatValue
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+    from dynamo_lite.guards.ir import GuardNode
 
 
 class NodeMeta(dict):
@@ -86,6 +93,10 @@ def _stack_trace(meta: NodeMeta) -> str | None:
 _MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}
 
 
+set_meta: Callable[[Node, dict[str, Any]], None] = torch._C._NodeBase.meta.__set__
+"""Gives a node its `meta`, without a look at it."""
+
+
 class NodeFactory:
     """Adds nodes at the insertion point of a graph: `Graph.create_node` without its checks, which cost more than the
     rest. The arguments are a tuple and a dict of what an FX graph may hold; the caller has made sure of that.
@@ -95,6 +106,7 @@ class NodeFactory:
         self.graph = graph
         self.names = graph._graph_namespace
         self.bases: dict[Any, list[Any]] = {}  # target → [base name, number of the last node]
+        self.items: dict[Any, Node] = {}  # (node with several results, path of an item) → node of the item
 
     def __call__(self, op: str, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Node:
         if target is operator.pow and isinstance(args[0], int | float):
@@ -151,3 +163,115 @@ _is_parameter_name = re.compile(r"l_[a-z0-9_]*_").fullmatch  # whole as `placeho
 def placeholder_name(path: str) -> str:
     """`self.layers[3].weight` → `l_self_layers_3_weight_`."""
     return f"l_{_not_identifier.sub('_', path).strip('_')}_".lower()
+
+
+# -- nodes of values, by their origin
+
+
+def item_node(builder: GraphBuilder, value: TensorValue | SymValue, parent: Node, *path: int) -> Node:
+    """The node of one item of an operator's result."""
+    node = parent
+    for i in range(len(path)):
+        key = (parent, path[: i + 1])
+        item = builder._create.items.get(key)
+        if item is None:
+            item = builder._create.items[key] = builder._create("call_function", operator.getitem, (node, path[i]), {})
+            set_meta(item, NodeMeta(builder.propagator, None, parent.meta.place))
+        node = item
+    node.meta.subject = value
+    return node
+
+
+def _input_node(builder: GraphBuilder, value: TensorValue | SymValue, source: GuardNode, real: object) -> Node:
+    return builder.add_input(value, source, real)
+
+
+def _method_node(builder: GraphBuilder, value: SymValue, tensor: TensorValue, name: str, *args: Any) -> Node:
+    return builder.add("call_method", name, (builder.node(tensor), *args), value)
+
+
+def _number_node(builder: GraphBuilder, value: SymValue, function: Any, args: tuple[Any, ...]) -> Node:
+    numbers = tuple([_operand(builder, a) for a in args])
+    if isinstance(function, MethodDescriptorType):  # `float.__round__`: torch.fx writes no such functions
+        return builder.add("call_method", function.__name__, numbers, value)
+    return builder.add("call_function", function, numbers, value)
+
+
+def _operand(builder: GraphBuilder, value: Any) -> Any:
+    """The node or constant for an operand of symbolic arithmetic."""
+    if type(value) is not SymValue:
+        return builder.node(value) if isinstance(value, FloatValue) else value
+    known = value.sym.node.maybe_as_int() if isinstance(value.sym, torch.SymInt) else None
+    return builder.node(value) if known is None else known
+
+
+NODE_MAKERS: dict[str, Callable[..., Node]] = {
+    "input": _input_node,
+    "item": item_node,
+    "method": _method_node,
+    "call": _number_node,
+}
+"""The first part of a value's origin → the function that makes its node from the others."""
+
+
+def is_removable(node: Node) -> bool:
+    """True for nodes that can't fail and have no effect: inputs, containers, items of results, basic indexing, sizes and
+    arithmetic on them."""
+    if (
+        node.op in ("placeholder", "get_attr")
+        or isinstance(node.target, type)
+        and issubclass(node.target, tuple | dict)
+    ):
+        return True
+    if node.target is operator.getitem:
+        return len(node.all_input_nodes) == 1
+    return isinstance(node.meta.subject, SymValue)
+
+
+def let_go(graph: Graph) -> None:
+    """Cut the references from nodes, which live as long as the compiled code, to real tensors and trackers."""
+    for node in graph.nodes:
+        if type(node.meta) is NodeMeta:
+            _let_go_of(node.meta.subject)
+            _let_go_of(node.meta.sequence)
+
+
+def _let_go_of(value: Any) -> None:
+    if type(value) is TensorValue:
+        value.origin = value.tracker = value.family = None
+    elif type(value) is SequenceValue:
+        for item in value.items:
+            _let_go_of(item)
+    elif isinstance(value, SymValue) and not isinstance(value, FloatValue):  # the guards are made of those
+        value.origin = None
+
+
+# -- arguments of nodes as plain data, and back
+
+
+def write_argument(arg: object, writer: Any, numbers: dict[Node, int]) -> Any:
+    if isinstance(arg, Node):
+        return ("node", numbers[arg])
+    if isinstance(arg, dict):
+        return ("kwargs", tuple([(name, write_argument(v, writer, numbers)) for name, v in arg.items()]))
+    if type(arg) is tuple or (isinstance(arg, list) and not isinstance(arg, tuple)):
+        kind = "tuple" if type(arg) is tuple else "list"
+        return (kind, tuple([write_argument(v, writer, numbers) for v in arg]))
+    if type(arg) is slice:
+        return ("slice", tuple([write_argument(v, writer, numbers) for v in (arg.start, arg.stop, arg.step)]))
+    return writer.value(arg)
+
+
+def read_argument(data: Any, nodes: Sequence[Node], reader: Any) -> Any:
+    """The argument that `write_argument` has written."""
+    if type(data) is not tuple:
+        return data
+    kind, rest = data[0], data[-1]
+    if kind == "node":
+        return nodes[rest]
+    if kind == "kwargs":
+        return {name: read_argument(v, nodes, reader) for name, v in rest}
+    if kind in ("tuple", "list", "slice"):
+        items = [read_argument(v, nodes, reader) for v in rest]
+        return tuple(items) if kind == "tuple" else items if kind == "list" else slice(*items)
+    return reader.value(data)

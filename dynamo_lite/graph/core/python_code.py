@@ -102,7 +102,8 @@ class _Writer:
         self.callers: dict[Any, Callable[[Node], str]] = {}
 
     def write(self) -> PythonCode:
-        parameters, lines, line_map = ["self"], [], {}
+        parameters, line_map = ["self"], {}
+        lines: list[str] = []
         freed = self._last_uses()
         for i, node in enumerate(self.nodes):
             if node.type is not None:

@@ -142,23 +142,13 @@ def closed() -> Iterator[None]:
             leave()
 
 
-def closing(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """A graph with such blocks that may raise inside of one."""
-
-    def run(*args: Any) -> Any:
-        with closed():
-            return compiled(*args)
-
-    return run
-
-
 # -- around a graph
 
 _LOSSLESS = frozenset({"torch.utils.checkpoint", "torch.autograd.graph"})
 """Modules whose hooks give back the very values that they got, whatever tensors these are: checkpoints, `save_on_cpu`."""
 
 
-def _are_lossless(pack: object) -> bool:
+def are_lossless(pack: object) -> bool:
     return getattr(pack, "__module__", None) in _LOSSLESS
 
 
@@ -170,18 +160,4 @@ def hooks_around() -> Any:
 def see_every_operator() -> bool:
     """Whether the program has hooks now that may do anything with what each operator saves, at the time when it does."""
     hooks = hooks_around()
-    return hooks is not None and torch.is_grad_enabled() and not _are_lossless(hooks[0])
-
-
-def under_hooks(compiled: Callable[..., Any], captured: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
-    """A compiled graph that takes part in autograd, for calls under which the program may have hooks: the graph from `captured` is called
-    then."""
-    top = _A._top_saved_tensors_default_hooks
-
-    def run(*args: Any) -> Any:
-        hooks = top(False)
-        if hooks is None or _are_lossless(hooks[0]) or not torch.is_grad_enabled():
-            return compiled(*args)
-        return captured()(*args)
-
-    return run
+    return hooks is not None and torch.is_grad_enabled() and not are_lossless(hooks[0])

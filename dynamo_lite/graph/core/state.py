@@ -13,26 +13,27 @@ inside their blocks needs nothing special.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import tensor_class
 from dynamo_lite.guards.tensor_guards import global_state_check, no_modes
 
 from . import modes
+from .effect import Compiled, GraphEffect, Wrapper
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
 
 _C = torch._C
 
-
-Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _SDP_BACKENDS = tuple(
     [
@@ -152,11 +153,13 @@ def leave_autocast() -> None:
         torch.clear_autocast_cache()
 
 
-class AmbientState:
+class AmbientState(GraphEffect):
     """The state of one trace. `key` identifies it for the memo of propagated operators."""
 
-    def __init__(self, builder: GraphBuilder) -> None:
-        self.builder = builder
+    takes_boxed = True
+
+    def __init__(self, builder: GraphBuilder | None) -> None:
+        super().__init__(builder)
         self.initial: dict[tuple[Any, ...], Any] = {}
         self.final: dict[tuple[Any, ...], Any] | None = None
         self.nesting = 0
@@ -254,7 +257,7 @@ class AmbientState:
         def unchanged() -> bool:
             return function(*args) == value
 
-        unchanged.reads = (function, args, value)
+        unchanged.__dict__["reads"] = (function, args, value)
         return unchanged
 
     # -- changing
@@ -277,7 +280,8 @@ class AmbientState:
         try:
             function(*args)
         except (TypeError, RuntimeError) as error:
-            self.builder.tr.frame.raises_like(error)
+            frame: Any = self.builder.tr.frame
+            frame.raises_like(error)
         self._write_node(key, before, value)
         self._key = None
 
@@ -293,7 +297,7 @@ class AmbientState:
             self._last = None
         if before != value:
             self.writes = True
-            node = builder.add_state_call(key[0], (*key[1:], value))
+            node = builder.add("call_function", key[0], (*key[1:], value))
             self._last = (node, key, before)
 
     def nest(self, change: int) -> None:
@@ -301,7 +305,7 @@ class AmbientState:
         self.guard_modes()
         self.nesting += change
         self.writes = True
-        self.builder.add_state_call(_NESTING[change], ())
+        self.builder.add("call_function", _NESTING[change])
 
     @contextlib.contextmanager
     def grad_mode(self, enabled: bool) -> Iterator[None]:
@@ -372,7 +376,7 @@ class AmbientState:
             self._guard(torch.is_inference_mode_enabled, (), torch.is_inference_mode_enabled())
         # It sets the grad mode as well, and puts it back.
         self.initial.setdefault((_C._set_grad_enabled,), torch.is_grad_enabled())
-        node = self.builder.add_state_call(_enter_inference_mode, (enabled,))
+        node = self.builder.add("call_function", _enter_inference_mode, (enabled,))
         self.inference.append((node, _enter_inference_mode(enabled)))
         self._key = None
         return node
@@ -382,17 +386,22 @@ class AmbientState:
         if not self.inference or self.inference[-1][0] is not node:
             unsupported("grad-mode", "an inference mode that is not the innermost one is left")
         _exit_inference_mode(self.inference.pop()[1])
-        self.builder.add_state_call(_exit_inference_mode, (node,))
+        self.builder.add("call_function", _exit_inference_mode, (node,))
         self._key = None
 
     # -- the end
 
-    def protector(self, outer: Wrapper) -> Wrapper:
-        """A wrapper for the compiled graph which puts the state back when the graph raises half way, inside of `outer`."""
-        if not self.writes:
-            return outer
-        initial = tuple(self.initial.items())
-        return lambda compiled: outer(_protect(initial, compiled))
+    def call_wrapper(self) -> Wrapper | None:
+        """Puts the state back when the graph raises half way."""
+        return functools.partial(_protect, tuple(self.initial.items())) if self.writes else None
+
+    def write_data(self, writer: Any) -> Any:
+        initial = [(writer.value(key), writer.value(value)) for key, value in self.initial.items()]
+        return (initial, self.writes) if initial or self.writes else None
+
+    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
+        initial, self.writes = data
+        self.initial = {reader.value(key): reader.value(value) for key, value in initial}
 
     def put_back(self) -> None:
         """Restore the state that was found, in case a compiler that ran the graph failed half way."""
@@ -415,14 +424,15 @@ class AmbientState:
             final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
         return [(key, value) for key, value in final.items() if value != self.initial[key]]
 
-    def at_end(self, builder: GraphBuilder) -> None:
+    def prepare(self) -> Sequence[Node]:
         """Have the graph put back what it changed."""
         for node, _ in reversed(self.inference):
-            builder.add_state_call(_exit_inference_mode, (node,))
+            self.builder.add("call_function", _exit_inference_mode, (node,))
         for key, value in self._changed():
             self._write_node(key, value, self.initial[key])
         for _ in range(abs(self.nesting)):
-            builder.add_state_call(_NESTING[-1 if self.nesting > 0 else 1], ())
+            self.builder.add("call_function", _NESTING[-1 if self.nesting > 0 else 1])
+        return ()
 
     def final_changes(self) -> list[tuple[Any, tuple[Any, ...]]]:
         """The calls that bring the process to the state in which the traced code left it."""
@@ -431,7 +441,7 @@ class AmbientState:
         return calls
 
 
-def _protect(initial: tuple[Any, ...], compiled: Callable[..., Any]) -> Callable[..., Any]:
+def _protect(initial: tuple[Any, ...], compiled: Compiled) -> Compiled:
     def protected(*args: Any) -> Any:
         depth = _autocast_depth()
         try:

@@ -83,9 +83,9 @@ class TensorResult(NamedTuple):
 
 
 class SameResult(NamedTuple):
-    """An operator returns its tensor argument number `index` itself."""
+    """An operator returns its tensor argument number `position` itself."""
 
-    index: int
+    position: int
 
 
 class ArgumentResult(NamedTuple):

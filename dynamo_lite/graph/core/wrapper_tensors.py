@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from dynamo_lite.exc import Restart
-
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
 
@@ -34,7 +32,7 @@ def is_wrapper(value: object) -> bool:
     return issubclass(cls, torch.Tensor) and not issubclass(cls, FakeTensor) and is_wrapper_class(cls)
 
 
-def is_followed(cls: type) -> bool:
+def is_followed(cls: type[torch.Tensor]) -> bool:
     """Whether a class of tensors has a `__torch_function__` that is code of the program: the trace follows it. Those of torch's own
     wrappers run where the graph runs."""
     override = cls.__torch_function__
@@ -43,7 +41,7 @@ def is_followed(cls: type) -> bool:
     return getattr(override, "__func__", None) is not torch.Tensor.__torch_function__.__func__
 
 
-def _runs_code(value: torch.Tensor) -> bool:
+def runs_code(value: torch.Tensor) -> bool:
     """Whether torch finds a `__torch_function__` to call when operators get a tensor, or its parts, that the trace does not follow."""
     cls = type(value)
     if not is_wrapper(value) or is_followed(cls):
@@ -51,22 +49,7 @@ def _runs_code(value: torch.Tensor) -> bool:
     if cls.__torch_function__ is not _C._disabled_torch_function_impl:
         return True
     parts = [getattr(value, name) for name in part_names(value)]
-    return any(is_followed(type(part)) or _runs_code(part) for part in parts)
-
-
-def meet_class(builder: GraphBuilder, value: torch.Tensor, follow: Callable[[Any], None]) -> None:
-    """A wrapper tensor comes into a graph: `follow(tr)` has the trace ask its class about torch functions, if that is code of the program.
-    Then torch itself must ask no class while the graph runs. Where others have to be asked there, the nodes that do so are told apart from
-    the beginning: raises `Restart` if they were not."""
-    if is_followed(type(value)):
-        follow(builder.tr)
-        builder.is_below = True
-    elif not builder.runs_overrides:
-        with _C.DisableTorchFunctionSubclass():
-            builder.runs_overrides = _runs_code(value)
-    if builder.is_below and builder.runs_overrides and not builder.asks_by_node:
-        builder.tr.analysis.asks_by_node = True
-        raise Restart(f"{type(value).__qualname__} is among classes whose `__torch_function__` the graph runs")
+    return any(is_followed(type(part)) or runs_code(part) for part in parts)
 
 
 def is_asked(builder: GraphBuilder, tensors: list[Any]) -> bool:
@@ -173,47 +156,6 @@ _WRITING = frozenset(
         *(f for name, f in vars(operator).items() if name.startswith("__i") and hasattr(operator, name[3:-2])),
     }
 )
-
-
-def unseen_by_compilers(builder: GraphBuilder) -> str | None:
-    """The first effect on parts of wrapper tensors that compilers don't see, as text: a gradient of a part which is not that of the whole
-    tensor, a change of a tensor which changes a part of another one, or the other way round. None if there is none, which guards ensure."""
-    wrappers = [i for i in builder.inputs if is_wrapper(i.value)]
-    if not wrappers:
-        return None
-    with _C.DisableTorchFunctionSubclass():
-        apart = next((i for i in wrappers if takes_gradients_apart(i.value)), None)
-    if apart is not None and builder.records_gradients:
-        return f"parts of {apart.source.path} require gradients"
-    written = _written(builder)
-    for changed in builder.inputs:
-        subject = getattr(changed.node.meta, "subject", None)
-        if subject is None or not isinstance(changed.value, torch.Tensor) or not _is_written(subject, written):
-            continue
-        for other in builder.inputs if is_wrapper(changed.value) else wrappers:
-            if other is changed or not isinstance(other.value, torch.Tensor):
-                continue
-            sources = changed.source, other.source
-            if not are_disjoint(changed.value, other.value):
-                builder.tr.guards.predicate(share_memory, sources, "share memory")
-                return f"{changed.source.path} is changed and shares memory with {other.source.path}"
-            builder.tr.guards.predicate(are_disjoint, sources, "share no memory")
-    return None
-
-
-def _written(builder: GraphBuilder) -> tuple[set[Any], set[int]]:
-    """The values that operators have written to, with those that are known to share their memory, and that memory as far as it is known."""
-    values = {member for value in builder.written for member in value.family or (value,)}
-    with _C.DisableTorchFunctionSubclass():
-        return values, set().union(*(memories_of(v.fake) for v in values if v.fake is not None))
-
-
-def _is_written(value: Any, written: tuple[set[Any], set[int]]) -> bool:
-    values, memory = written
-    if value in values:
-        return True
-    with _C.DisableTorchFunctionSubclass():
-        return value.fake is not None and not memory.isdisjoint(memories_of(value.fake))
 
 
 @dataclass(slots=True)

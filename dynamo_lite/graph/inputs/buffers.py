@@ -11,7 +11,7 @@ themselves (`input_number`); it may vary like the numbers among the arguments of
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -87,8 +87,10 @@ def input_number(builder: GraphBuilder, value: TensorValue, real: object) -> int
 _OURS = 2  # the tensor, and the storage object that was made to ask
 
 
-def ask(builder: GraphBuilder, values: Iterable[TensorValue]) -> None:
+def ask(builder: GraphBuilder, values: Sequence[TensorValue]) -> None:
     """Analyse again with what these are computed from as known numbers, if that is all that is missing."""
+    if modes.around() or modes.fake_mode() is not None or any(value.is_fake for value in values):
+        return
     wanted: dict[Any, None] = {}
     for value in values:
         inputs = _inputs_of(builder, value)
@@ -128,6 +130,8 @@ def _inputs_of(builder: GraphBuilder, value: TensorValue) -> list[tuple[Any, Any
 
 def truth(builder: GraphBuilder, value: TensorValue) -> bool | None:
     """The truth of a tensor that is computed from such integers alone, guarded; None for any other."""
+    if builder.scope is not None or modes.around() or modes.fake_mode() is not None or value.is_fake:
+        return None
     inputs = _inputs_of(builder, value)
     if not inputs or any(not _is_kept(real, source) or number_of(real) is None for source, real in inputs):
         return None
@@ -184,7 +188,7 @@ def _input(builder: GraphBuilder, node: Node, sources: list[Any]) -> int | None:
 
 def _may_be_changed(builder: GraphBuilder, value: TensorValue) -> bool:
     """Whether the graph writes to an input, or has views through which it could."""
-    return value.family is not None or any(other is value for other in builder.written)
+    return value.family is not None or any(other is value for other in builder.operators.written)
 
 
 _NUMBERS = (int, bool, float)

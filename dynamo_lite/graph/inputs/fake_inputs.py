@@ -67,7 +67,7 @@ def have_one_mode(value: FakeTensor, other: FakeTensor) -> bool:
 def check_input(builder: GraphBuilder, value: FakeTensor, source: GuardNode | None) -> None:
     """A `FakeTensor` comes into a graph. Break for one whose sizes, or data, guards can't tell, and for one of another mode than the
     others, at which operators raise."""
-    mode, first = modes.fake_mode(), builder.first_fake
+    mode, first = modes.fake_mode(), builder.passes.fakes.first
     if value.fake_mode is not (first[1].fake_mode if mode is None and first is not None else mode or value.fake_mode):
         unsupported(SLUG, "FakeTensor of another FakeTensorMode")
     if mode is None and first is not None:
@@ -102,7 +102,8 @@ def check_call(builder: GraphBuilder, target: object, tensors: Sequence[TensorVa
 
 def _takes_others(builder: GraphBuilder) -> bool:
     """Whether the mode of the `FakeTensor`s takes tensors with data for arguments; guarded with each of them."""
-    return builder.first_fake is not None and builder.first_fake[1].fake_mode.allow_non_fake_inputs
+    first = builder.passes.fakes.first
+    return first is not None and first[1].fake_mode.allow_non_fake_inputs
 
 
 def _computes_with_all(target: object) -> bool:

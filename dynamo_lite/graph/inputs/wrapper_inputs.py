@@ -90,7 +90,7 @@ def _plan(builder: GraphBuilder, value: torch.Tensor, source: GuardNode | None, 
     nested = any(is_nested(n) for n in value.shape) or (not is_wrapper(value) and nested_int_of(value) is not None)
     unbacked, own = dynamic_shapes.unbacked_dims(value), dynamic_shapes.NONE
     if value.layout is torch.strided and not fixed and all(type(n) is int for n in (*value.shape, *value.stride())):
-        own = builder.own_strides(value, source, bool(sizes or unbacked))
+        own = builder.outside.own_strides(value, source, bool(sizes or unbacked))
     plan = _Tensor(value, source, sizes, unbacked, own, nested)
     if is_wrapper(value):
         for name in value.__tensor_flatten__()[0]:
@@ -175,9 +175,8 @@ def _nested_int(fake: Any) -> Any:
 
 
 def _free(sizes: Any, strides: Any, parts: Any = None) -> Free:
-    return Free(
-        *(frozenset([i for i, n in enumerate(ns) if type(n) is not int]) for ns in (sizes, strides)), parts or {}
-    )
+    symbolic = [frozenset([i for i, n in enumerate(ns) if type(n) is not int]) for ns in (sizes, strides)]
+    return Free(symbolic[0], symbolic[1], parts or {})
 
 
 def _agree(sym: Any, real: object) -> bool:

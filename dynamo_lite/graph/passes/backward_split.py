@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
-from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.exc import Refused, Unsupported, unsupported
 from dynamo_lite.graph.core import functional, module_hooks
 from dynamo_lite.graph.core.autograd import SLUG, history
+from dynamo_lite.graph.core.effect import GraphEffect
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Reached:
     def hooks(self) -> list[Node]:
         """The nodes of calls with hooks, of what goes through them or of what they return, in order."""
         found = {node for node in self.nodes if node.target in HOOKS}
-        for node, hooks in self.builder.tensor_hooks.items():
+        for node, hooks in self.builder.passes.backward.tensor_hooks.items():
             if node in self.nodes and not all(hook.removed for hook in hooks):
                 is_item = node.target is operator.getitem and not _is_tensor(node.args[0])
                 found.add(node.args[0] if is_item else node)
@@ -56,15 +57,15 @@ def cut(builder: GraphBuilder, outputs: list[Node], hooks: list[Node]) -> list[N
     nodes = Reached(builder, outputs).nodes
     for hook in hooks:
         _move_items(builder)
-        cuts = builder.cuts.setdefault(hook, {})
+        cuts = builder.passes.backward.cuts.setdefault(hook, {})
         last = last_item(hook)
         before, rest = _split(builder, last)
         behind = rest & nodes - set(cuts.values())
         for node in before:
             if _may_be_cut(builder, node) and (node in outputs or any(user in behind for user in node.users)):
                 for user in node.users:
-                    if user in builder.body_hooks and user in rest:
-                        builder.body_hooks[user].follow()
+                    if user in builder.passes.backward.body_hooks and user in rest:
+                        builder.passes.backward.body_hooks[user].follow()
                 if node not in cuts:
                     cuts[node] = builder.add_after(last, node.meta.subject, functional.cut, (node,))
                     nodes.add(cuts[node])
@@ -76,7 +77,7 @@ def cut(builder: GraphBuilder, outputs: list[Node], hooks: list[Node]) -> list[N
 
 def cut_leaf(builder: GraphBuilder, outputs: list[Node], leaf: Node) -> Node:
     """An alias of an input, whose hooks autograd does not know, in the place of that where these outputs come from."""
-    cuts = builder.cuts.setdefault(leaf, {})
+    cuts = builder.passes.backward.cuts.setdefault(leaf, {})
     if leaf not in cuts:
         last = builder.inputs[-1].node if leaf.op == "placeholder" else leaf
         cuts[leaf] = builder.add_after(last, leaf.meta.subject, functional.cut, (leaf,))
@@ -89,7 +90,7 @@ def cut_leaf(builder: GraphBuilder, outputs: list[Node], leaf: Node) -> Node:
 def _check_others(builder: GraphBuilder) -> None:
     """Break if gradients that are asked for elsewhere in the graph flow through a cut."""
     for node in builder.graph.nodes:
-        if node.target is torch.autograd.grad and node not in builder.stages:
+        if node.target is torch.autograd.grad and node not in builder.passes.backward.stages:
             if any(inner.target is functional.cut for inner, _, _ in history(builder, list(node.args[0]))):
                 unsupported(SLUG, "two backward passes that share a part, one of them with hooks of modules")
 
@@ -134,20 +135,56 @@ def _follows(item: Node, parent: Node) -> bool:
     return node is parent
 
 
-def check_escape(builder: GraphBuilder) -> None:
-    """Break if gradients of an output are to flow by hooks that nobody outside knows, or through a cut."""
-    freed = {builder.outputs[i] for i in builder.freed}
-    for output in builder.outputs:
-        if output in freed or not requires_grad(output):
-            continue
-        for node, _, _ in history(builder, [output]):
-            call = builder.hook_calls.get(node)
-            for hook in builder.tensor_hooks.get(node, ()):
-                hook.leave()
-            if node.target is functional.cut:
-                _refuse("the history of a result, used for gradients in the graph", builder.cut_step)
-            if call is not None and not call.is_registered:
-                _refuse("a backward hook made by the traced code", call.step)
+class BackwardSplit(GraphEffect):
+    """The hooks and the stages of backward passes in the traced code.
+
+    - `hook_calls`: nodes of calls of modules with hooks → their models.
+    - `tensor_hooks`: nodes of tensors → hooks that a backward pass in the traced code follows.
+    - `body_hooks`: nodes → hooks of tensors that are bodies in the graph.
+    - `cuts`: nodes where stages of a backward pass end → nodes whose history is cut there → the aliases that stand for them behind it.
+    - `cut_step`: the step of the trace at which the last cut was made.
+    - `stages`: the nodes that compute the gradients of a stage.
+    """
+
+    def __init__(self, builder: GraphBuilder | None) -> None:
+        super().__init__(builder)
+        self.hook_calls: dict[Node, Any] = {}
+        self.tensor_hooks: dict[Node, list[Any]] = {}
+        self.body_hooks: dict[Node, Any] = {}
+        self.cuts: dict[Node, dict[Node, Node]] = {}
+        self.cut_step = 0
+        self.stages: set[Node] = set()
+
+    def kept_nodes(self) -> set[Node]:
+        """Nodes by which this effect knows tensors."""
+        return {*self.hook_calls, *self.body_hooks, *self.tensor_hooks, *self.cuts, *self.stages}
+
+    def finish(self, results: list[Node]) -> None:
+        """Break if gradients of an output are to flow by hooks that nobody outside knows, or through a cut."""
+        if not (self.hook_calls or self.cuts or self.tensor_hooks):
+            return
+        builder = self.builder
+        used_up = {builder.outputs[i] for i in builder.passes.gradients.outputs}
+        for output in builder.outputs:
+            if output not in used_up and requires_grad(output):
+                for node, _, _ in history(builder, [output]):
+                    self._check_passed(node)
+
+    def _check_passed(self, node: Node) -> None:
+        """A gradient from outside comes by this node."""
+        call = self.hook_calls.get(node)
+        for hook in self.tensor_hooks.get(node, ()):
+            hook.leave()
+        if node.target is functional.cut:
+            _refuse("the history of a result, used for gradients in the graph", self.cut_step)
+        if call is not None and not call.is_registered:
+            _refuse("a backward hook made by the traced code", call.step)
+
+    def write_data(self, writer: Any) -> Any:
+        if self.hook_calls:
+            raise Refused("a graph of a module with backward hooks")
+        if self.cuts or self.tensor_hooks:
+            raise Refused("a graph whose backward pass is taken in stages")
 
 
 def _refuse(why: str, step: int) -> None:

@@ -8,15 +8,18 @@ fails, the frame starts again as ordinary Python, and raises what the program ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
 
 from dynamo_lite.config import config
-from dynamo_lite.exc import Unsupported, format_location
+from dynamo_lite.exc import Refused, Unsupported, format_location
 from dynamo_lite.graph.core import modes
+from dynamo_lite.graph.core.arguments import MODELS
+from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
 from dynamo_lite.graph.core.failure import CheckFailed, trace_left
 from dynamo_lite.record import STATS
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from dynamo_lite.graph.builder import GraphBuilder
+    from dynamo_lite.graph.core.values import TensorValue
+    from dynamo_lite.interp.frame import Frame
+    from dynamo_lite.variables.protocol.base import VariableTracker
 
 CHECKS = "dynamo_lite_checks"
 """In the `meta` of a graph module with checks: its `Conditions`."""
@@ -65,28 +71,31 @@ class Conditions(NamedTuple):
     failing: list[tuple[Node, str]]
 
 
-class Checks:
-    """The checks of one graph. `failing` is what the region knows of branches whose checks have failed too often; None: a graph break is no
-    way out, so they may fail for ever."""
+class Checks(GraphEffect):
+    """The checks of one graph. `failing`: the branches of the region whose checks have failed too often; None: a graph break is no way out,
+    so they may fail for ever."""
 
-    def __init__(self, failing: set[Place] | None) -> None:
-        self.failing = failing
+    def __init__(self, builder: GraphBuilder | None) -> None:
+        super().__init__(builder)
+        self.failing: set[Place] | None = None
+        if builder is not None and not (builder.tr.region.fullgraph or config.error_on_graph_break):
+            self.failing = builder.tr.region.failing
         self.found: list[Check] = []
         self.n_results = 0
         self.failures = 0
-        self.random_devices: tuple[torch.device, ...] = ()
+        self.wrapper: Wrapper | None = None
 
     def __bool__(self) -> bool:
         return bool(self.found)
 
     # -- while the program is followed
 
-    def accepts(self, builder: GraphBuilder, value: Any, place: Place) -> bool:
+    def accepts(self, value: TensorValue, place: Place) -> bool:
         """Whether the truth of a tensor can be a check here."""
         meta = value.meta
         return (
             config.capture_checks
-            and builder.scope is None
+            and self.builder.scope is None
             and not value.is_fake
             and modes.fake_mode() is None
             and (meta.interned or meta.live)
@@ -97,26 +106,36 @@ class Checks:
             and len(self.found) < MAX_CHECKS
         )
 
-    def add(self, node: Node, device: torch.device, place: Place, saved: Unsupported) -> None:
-        """A condition that has failed where the value of `node` is true."""
-        self.found.append(Check(node, device, place, saved))
+    def add(self, tx: Frame, vt: VariableTracker, expected: bool, place: Place, saved: Unsupported) -> None:
+        """Take the truth of a tensor for granted, and have it tested after the graph; `saved` is the break that this saves."""
+        builder = self.builder
+        if not self.found:
+            builder.tr.guards.global_state(self.hold, "the checks of this version have held so far")
+        zero = MODELS.constant(tx, 0)
+        fails = builder.call(tx, "call_function", torch.eq if expected else torch.ne, [vt, zero])
+        node, meta = builder.node(fails.proxy), fails.proxy.meta
+        if meta.ndim:
+            node = builder.add("call_method", "reshape", (node, ()))
+        self.found.append(Check(node, meta.device, place, saved))
 
     # -- when it is complete
 
-    def results(self, builder: GraphBuilder) -> list[Node]:
+    def prepare(self) -> Sequence[Node]:
         """One node for each device, true if a check fails."""
         combined: dict[torch.device, Node] = {}
         for check in self.found:
             other = combined.get(check.device)
             combined[check.device] = (
-                builder.add_value(torch.logical_or, (other, check.node)) if other is not None else check.node
+                check.node
+                if other is None
+                else self.builder.add("call_function", torch.logical_or, (other, check.node))
             )
         self.n_results = len(combined)
         return list(combined.values())
 
-    def conditions(self) -> Conditions:
-        """The conditions that the graph tests; asked for when it is complete."""
-        return Conditions(self.n_results, [(check.node, _line_of(check)) for check in self.found])
+    def annotate(self, module: GraphModule) -> None:
+        if self.found:
+            module.meta[CHECKS] = Conditions(self.n_results, [(check.node, _line_of(check)) for check in self.found])
 
     def require_undoable(self, gm: GraphModule, args: list[Any], protect: Callable[[Any], Any]) -> None:
         """Raise the graph break that a check saves if something in the graph could not be undone: the last one before that, so that what
@@ -124,18 +143,21 @@ class Checks:
         order = {node: i for i, node in enumerate(gm.graph.nodes)}
         at = [order[check.node] for check in self.found]
         left = trace_left(gm, len(order), args, protect, first_check=at[0])
-        self.random_devices = left.random_devices
         if left.reason is None:
+            self.wrapper = functools.partial(with_checks, self.n_results, left.random_devices)
             return
         before = [check for check, i in zip(self.found, at, strict=True) if i < left.node]
         saved = before[-1].saved if before else self.found[0].saved
         saved.context += f"; cannot be checked after the graph, which has {left.reason}"
         raise saved
 
-    def protector(self, protect: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """A wrapper for the compiled graph that raises CheckFailed when a check has failed, inside of `protect`."""
-        run = _checked if not self.random_devices else _checked_with_random_state
-        return lambda compiled: protect(run(compiled, self.n_results, self.random_devices))
+    def call_wrapper(self) -> Wrapper | None:
+        """Raises CheckFailed when a check has failed. There is none until `require_undoable` has looked at the graph."""
+        return self.wrapper
+
+    def write_data(self, writer: Any) -> Any:
+        if self.found:
+            raise Refused("a graph with checks of data")
 
     # -- when the graph has run
 
@@ -156,39 +178,43 @@ def _line_of(check: Check) -> str:
     return "\n".join(line.strip() for line in format_location(stack[-1])[:2]) if stack else "a condition on data"
 
 
-def _checked(compiled: Callable[..., Any], n: int, _: object) -> Callable[..., Any]:
-    if n == 1:
+def with_checks(n: int, random_devices: tuple[torch.device, ...], compiled: Compiled) -> Compiled:
+    """A graph whose last n results tell whether a check has failed. The random generators of these devices are put back then."""
+    checked = _with_one_check(compiled) if n == 1 else _with_several_checks(n, compiled)
+    return _with_random_state(random_devices, checked) if random_devices else checked
 
-        def checked(*args: Any) -> Any:
-            results = compiled(*args)
-            if results[-1]:
-                raise CheckFailed
-            return results
 
-        return checked
+def _with_one_check(compiled: Compiled) -> Compiled:
+    def checked(*args: Any) -> Any:
+        results = compiled(*args)
+        if results[-1]:
+            raise CheckFailed
+        return results
 
-    def all_checked(*args: Any) -> Any:
+    return checked
+
+
+def _with_several_checks(n: int, compiled: Compiled) -> Compiled:
+    def checked(*args: Any) -> Any:
         results = compiled(*args)
         if any(results[-n:]):
             raise CheckFailed
         return results
 
-    return all_checked
+    return checked
 
 
-def _checked_with_random_state(compiled: Callable[..., Any], n: int, devices: Any) -> Callable[..., Any]:
-    inner = _checked(compiled, n, devices)
-
-    def checked(*args: Any) -> Any:
+def _with_random_state(devices: tuple[torch.device, ...], checked: Compiled) -> Compiled:
+    def run(*args: Any) -> Any:
         states = [_random_state(device) for device in devices]
         try:
-            return inner(*args)
+            return checked(*args)
         except Exception:
             for device, state in zip(devices, states, strict=True):
                 _set_random_state(device, state)
             raise
 
-    return checked
+    return run
 
 
 def _random_state(device: torch.device) -> torch.Tensor:

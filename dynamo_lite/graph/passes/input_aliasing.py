@@ -8,8 +8,9 @@ runs as it was captured.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,35 +19,60 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.core.effect import Captured, Compiled, GraphEffect, Replacement
 from dynamo_lite.graph.core.fake import span
+from dynamo_lite.graph.core.storages import origin, origins
 from dynamo_lite.graph.core.values import TensorValue
-
-from .output_aliasing import origin, origins
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
 
 
 class Reach(NamedTuple):
-    """Input number `index`: how many bytes it reaches from its first element on, None if that differs from call to call."""
+    """Input number `position`: how many bytes it reaches from its first element on, None if that differs from call to call."""
 
-    index: int
+    position: int
     is_written: bool
     size: int | None
 
 
-def reaches(builder: GraphBuilder) -> list[Reach]:
-    """The inputs, if one of several tensors is changed in place; else nothing."""
-    tensors = [(i, item) for i, item in enumerate(builder.inputs) if type(item.value) in _PLAIN]
-    if len(tensors) < 2 or not builder.changed:
-        return []
-    written = set().union(*map(origins, builder.changed))
-    found = []
-    for i, item in tensors:
-        subject = item.node.meta.subject
-        if isinstance(subject, TensorValue) and subject.meta.layout is torch.strided:
-            found.append(Reach(i, subject in written, None if subject.meta.live else _size(item.value)))
-    return found if any(reach.is_written for reach in found) else []
+class InputAliasing(GraphEffect):
+    """`changed`: the tensors whose data operators have changed. `reaches`: the inputs whose memory is compared, if one of several tensors
+    is changed in place; else nothing."""
+
+    def __init__(self, builder: GraphBuilder | None) -> None:
+        super().__init__(builder)
+        self.changed: set[TensorValue] = set()
+        self.reaches: list[Reach] = []
+
+    def on_write(
+        self, target: object, args: tuple[Any, ...], values: dict[Any, Any], written: list[tuple[TensorValue, int]]
+    ) -> None:
+        tensors = [value for value, _ in written]
+        check_list(target, args, values, tensors)
+        self.changed.update(tensors)
+
+    def finish(self, results: list[Node]) -> None:
+        tensors = [(i, item) for i, item in enumerate(self.builder.inputs) if type(item.value) in _PLAIN]
+        if len(tensors) < 2 or not self.changed:
+            return
+        written = set().union(*map(origins, self.changed))
+        found = []
+        for i, item in tensors:
+            subject = item.node.meta.subject
+            if isinstance(subject, TensorValue) and subject.meta.layout is torch.strided:
+                found.append(Reach(i, subject in written, None if subject.meta.live else _size(item.value)))
+        if any(reach.is_written for reach in found):
+            self.reaches = found
+
+    def replacement(self) -> Replacement | None:
+        return functools.partial(apart, self.reaches) if self.reaches else None
+
+    def write_data(self, writer: Any) -> Any:
+        return [tuple(reach) for reach in self.reaches] or None
+
+    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
+        self.reaches = [Reach(*reach) for reach in data]
 
 
 def check_list(target: object, args: tuple[Any, ...], values: dict[Any, Any], written: list[TensorValue]) -> None:
@@ -118,19 +144,19 @@ class _Group:
 
     def __init__(self, reaches: list[Reach]) -> None:
         self.reaches = reaches
-        self.indices = [reach.index for reach in reaches]
+        self.positions = [reach.position for reach in reaches]
         self.sizes = [reach.size for reach in reaches]
         self.written = [reach.is_written for reach in reaches]
         self.is_sized = None not in self.sizes
 
-    def starts(self, args: tuple[Any, ...]) -> list[int]:
-        return [_address(args[i]) for i in self.indices]
+    def starts(self, args: Sequence[Any]) -> list[int]:
+        return [_address(args[i]) for i in self.positions]
 
-    def spans(self, args: tuple[Any, ...]) -> list[Span]:
+    def spans(self, args: Sequence[Any]) -> list[Span]:
         starts = self.starts(args)
         sizes = self.sizes
         if not self.is_sized:
-            sizes = [_size(args[i]) if n is None else n for i, n in zip(self.indices, sizes, strict=True)]
+            sizes = [_size(args[i]) if n is None else n for i, n in zip(self.positions, sizes, strict=True)]
         return list(zip(starts, map(add, starts, sizes), self.written, strict=True))
 
 
@@ -155,7 +181,7 @@ class Overlaps:
         self.inputs = inputs
         self.known: _Known | None = None
 
-    def _look(self, args: tuple[Any, ...], before: _Known | None) -> _Known:
+    def _look(self, args: Sequence[Any], before: _Known | None) -> _Known:
         if before is None:
             others = {reach for reach in self.inputs if reach.size is None}
         else:
@@ -182,10 +208,10 @@ _address = torch.Tensor.data_ptr
 
 def apart(
     inputs: list[Reach],
-    compiled: Callable[..., Any],
-    captured: Callable[[], Callable[..., Any]],
+    compiled: Compiled,
+    captured: Captured,
     is_boxed: bool = False,
-) -> Callable[..., Any]:
+) -> Compiled:
     """A compiled graph that is called where no change of an input shows in another one; elsewhere the graph from `captured` is called.
     `is_boxed`: both take a list of the inputs."""
     overlap = Overlaps(inputs)

@@ -10,17 +10,27 @@ Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`) and `torch/csrc/aut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
 
+from dynamo_lite.exc import Refused
 from dynamo_lite.graph.core.autograd import history
+from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
+from dynamo_lite.graph.core.failure import is_own
+from dynamo_lite.graph.core.nodes import read_argument, write_argument
+from dynamo_lite.graph.core.storages import base_of, is_data, maker
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
+
+
+COMPUTES = "dynamo_lite_computes"
+"""Attribute of a backend: False if it only records the graph, and the callable that it returns computes nothing."""
 
 
 class Step(NamedTuple):
@@ -45,30 +55,64 @@ class Aliases(NamedTuple):
     results: list[tuple[bool, int]]
 
 
-def aliases(builder: GraphBuilder) -> tuple[Aliases | None, list[Node]]:
-    """The operators that run after the graph, None if there are none, and the outputs of the compiled graph."""
-    outputs = list(builder.outputs)
-    values = [node.meta.subject for node in outputs]
-    chains = [_chain(value, values) for value in values]
-    if not any(_is_detached(chain) or _is_one_of_several(chain) for chain in chains) or not _has_following(builder):
-        return None, outputs
-    made = _Making(builder)
-    chosen = [made.is_due(i, chains) and _may_run_again(builder, chain) for i, chain in enumerate(chains)]
-    if not any(chosen):
-        return None, outputs
-    return made.choose(chains, chosen)
+class OutputAliasing(GraphEffect):
+    """`aliases`: the operators that run after the graph, None if there are none."""
 
+    def __init__(self, builder: GraphBuilder | None) -> None:
+        super().__init__(builder)
+        self.aliases: Aliases | None = None
 
-def _has_following(builder: GraphBuilder) -> bool:
-    """Whether anything can be done after the graph."""
-    is_plain = builder.computes and not builder.state.has_inference
-    return is_plain and not any(map(_replaces_memory, builder.graph.nodes))
+    def finish(self, results: list[Node]) -> None:
+        """The results become those of the compiled graph."""
+        builder = self.builder
+        values = [node.meta.subject for node in results]
+        chains = [_chain(value, values) for value in values]
+        if not any(_is_detached(chain) or _is_one_of_several(chain) for chain in chains) or not self._has_following():
+            return
+        made = _Making(builder)
+        chosen = [made.is_due(i, chains) and _may_run_again(builder, chain) for i, chain in enumerate(chains)]
+        if any(chosen):
+            self.aliases, results[:] = made.choose(chains, chosen)
 
+    def _has_following(self) -> bool:
+        """Whether anything can be done after the graph: not if the backend only wants to have the graph, and computes nothing."""
+        builder = self.builder
+        computes = getattr(builder.tr.region.backend, COMPUTES, True)
+        return computes and not builder.state.has_inference and not any(map(_replaces_memory, builder.graph.nodes))
 
-def may_follow(builder: GraphBuilder, value: TensorValue) -> bool:
-    """Whether a result can be made after the graph."""
-    chain = _chain(value, ())
-    return _has_following(builder) and _is_detached(chain) and _may_run_again(builder, chain)
+    def may_follow(self, value: TensorValue) -> bool:
+        """Whether a result can be made after the graph."""
+        chain = _chain(value, ())
+        return self._has_following() and _is_detached(chain) and _may_run_again(self.builder, chain)
+
+    def is_made_after(self, i: int, first: TensorValue) -> bool:
+        """Whether result number `i`, whose version counter begins with the value `first`, gets this counter after the graph."""
+        is_late = self.aliases is not None and self.aliases.results[i][0]
+        return is_late and first.origin is None and is_data(maker(first)[0])
+
+    def call_wrapper(self) -> Wrapper | None:
+        return None if self.aliases is None else functools.partial(with_aliases_after, self.aliases)
+
+    def write_data(self, writer: Any) -> Any:
+        if self.aliases is None:
+            return None
+        steps = []
+        for step in self.aliases.steps:
+            if step.op == "call_function" and not is_own(step.target):
+                raise Refused(f"{step.target} after the graph, whose rules may change")
+            target = step.target if step.op == "call_method" else writer(step.target)
+            args, kwargs = (write_argument(given, writer, {}) for given in (step.args, step.kwargs))
+            steps.append((step.of, step.op, target, args, kwargs, step.grad_mode, step.path))
+        return self.aliases.roots, steps, self.aliases.results
+
+    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
+        roots, steps, results = data
+        made = []
+        for of, op, target, args, kwargs, grad_mode, path in steps:
+            function = target if op == "call_method" else reader(target)
+            args, kwargs = (read_argument(given, (), reader) for given in (args, kwargs))
+            made.append(Step(of, op, function, args, kwargs, grad_mode, path))
+        self.aliases = Aliases(roots, made, results)
 
 
 def _chain(value: Any, outputs: Sequence[Any]) -> list[TensorValue]:
@@ -76,86 +120,13 @@ def _chain(value: Any, outputs: Sequence[Any]) -> list[TensorValue]:
     found = []
     while isinstance(value, TensorValue):
         found.append(value)
-        value = _base(value)
+        value = base_of(value)
     ends = (i for i, v in enumerate(found) if _has_history(v) and v in outputs and not _is_one_of_several(found[i:]))
     return found[: next(ends, len(found)) + 1]
 
 
 def _has_history(value: TensorValue) -> bool:
     return value.meta.requires_grad and not value.meta.is_leaf
-
-
-def _base(value: TensorValue) -> Any:
-    """The value of which an operator has made this one an alias or a view; None if there is none."""
-    if value.origin is not None and value.origin[0] == "input":
-        return None
-    node, _ = maker(value)
-    given = node.args[0] if node.args else None
-    other = getattr(given.meta, "subject", None) if isinstance(given, Node) else None
-    is_alias = value.family is not None and getattr(other, "family", None) is value.family
-    return other if is_alias or _is_data(node) or _is_detached_view(node, other) else None
-
-
-def _is_detached_view(node: Node, other: Any) -> bool:
-    """Whether a result is a detached view. AOTAutograd (2.13) makes one from the base of the view by the last operator alone: wrong data,
-    under torch.compile too."""
-    return node.target in _DETACH and getattr(other, "family", None) is not None and other.family[0] is not other
-
-
-def origins(value: Any) -> set[TensorValue]:
-    """All values that have, or lead to, the memory of one."""
-    found: set[TensorValue] = set()
-    while isinstance(value, TensorValue):
-        found.update(value.family or (value,))
-        value = _base(value) or _detached_from(value)
-    return found
-
-
-def origin(value: TensorValue) -> TensorValue:
-    """The first value in the memory of this one."""
-    return _first(value, lambda first: _base(first) or _detached_from(first))
-
-
-def counter(value: TensorValue) -> TensorValue:
-    """The first value that has the version counter of this one: that of `data` is a new one."""
-    return _first(value, _detached_from)
-
-
-def _first(value: TensorValue, before: Callable[[TensorValue], Any]) -> TensorValue:
-    """From value to value, where `before` tells what the first of a family was made of."""
-    while True:
-        first = value.family[0] if value.family else value
-        value = before(first)
-        if not isinstance(value, TensorValue):
-            return first
-
-
-def is_made_after(known: Aliases | None, i: int, first: TensorValue) -> bool:
-    """Whether result number `i`, whose version counter begins with the value `first`, gets this counter after the graph."""
-    return known is not None and known.results[i][0] and first.origin is None and _is_data(maker(first)[0])
-
-
-def _detached_from(value: TensorValue) -> Any:
-    """The value from which this one was detached: it has the same memory, and is no view to autograd."""
-    if value.origin is not None and value.origin[0] == "input":
-        return None
-    node, _ = maker(value)
-    return getattr(node.args[0].meta, "subject", None) if node.target in _DETACH else None
-
-
-_DETACH = ("detach", torch.detach, torch.Tensor.detach)
-
-
-def maker(value: TensorValue) -> tuple[Node, tuple[int, ...]]:
-    """The node that has made a value, and which item of its result it is; later ones only change it in place."""
-    if value.origin is not None and value.origin[0] == "item":
-        return value.origin[1], value.origin[2:]
-    node = value.node
-    while True:
-        earlier = [n for n in node.all_input_nodes if getattr(n.meta, "subject", None) is value]
-        if not earlier:
-            return node, ()
-        node = earlier[0]
 
 
 def _is_detached(chain: list[TensorValue]) -> bool:
@@ -176,12 +147,8 @@ def _is_one_of_several(chain: list[TensorValue]) -> bool:
 
 
 def _ends_gradients(value: TensorValue) -> bool:
-    of = _base(value).meta.requires_grad
-    return _is_data(maker(value)[0]) or (of and (not value.meta.requires_grad or value.meta.is_leaf))
-
-
-def _is_data(node: Node) -> bool:
-    return node.target is getattr and node.args[1] == "data"
+    of = base_of(value).meta.requires_grad
+    return is_data(maker(value)[0]) or (of and (not value.meta.requires_grad or value.meta.is_leaf))
 
 
 def _replaces_memory(node: Node) -> bool:
@@ -217,7 +184,7 @@ class _Making:
         if root in self.inputs or root in self.past:
             return True
         # A tensor that requires gradients because of a leaf made in the graph can't be an output.
-        is_free = not (self.builder.made_leaves and root.meta.requires_grad)
+        is_free = not (self.builder.passes.leaves.made and root.meta.requires_grad)
         return is_free and (chain[0].meta.requires_grad or root in others)
 
     def choose(self, chains: list[list[TensorValue]], chosen: list[bool]) -> tuple[Aliases, list[Node]]:
@@ -242,7 +209,7 @@ class _Making:
                 for value in reversed(chain[:-1]):
                     if value not in numbers:
                         numbers[value] = len(found.roots) + len(found.steps)
-                        found.steps.append(self._step(value, numbers[_base(value)]))
+                        found.steps.append(self._step(value, numbers[base_of(value)]))
                 found.results[i] = True, numbers[chain[0]]
         return found, outputs
 
@@ -253,7 +220,7 @@ class _Making:
 
 def _may_run_again(builder: GraphBuilder, chain: list[TensorValue]) -> bool:
     """Whether the operators are aliases of one tensor by constants only."""
-    if chain[-1] in builder.made_leaves or any(value.pinned or not _is_plain(value) for value in chain):
+    if chain[-1] in builder.passes.leaves.made or any(value.pinned or not _is_plain(value) for value in chain):
         return False
     nodes = [maker(value)[0] for value in chain[:-1]]
     return all(node.args and node.all_input_nodes == [node.args[0]] for node in nodes)
@@ -272,7 +239,7 @@ def _grad_modes(nodes: Any) -> Iterator[tuple[Node, bool | None]]:
         yield node, mode
 
 
-def with_aliases_after(known: Aliases, compiled: Callable[..., Any]) -> Callable[..., Any]:
+def with_aliases_after(known: Aliases, compiled: Compiled) -> Compiled:
     """A graph with all its results."""
 
     def run(*args: Any) -> Any:

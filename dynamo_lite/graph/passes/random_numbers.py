@@ -8,12 +8,15 @@ one that is named without need costs a copy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
-from dynamo_lite.graph.core.values import SequenceValue, TensorValue
+from dynamo_lite.graph.core.effect import GraphEffect
+from dynamo_lite.graph.core.values import Propagation, SequenceValue, TensorValue
 from dynamo_lite.graph.core.wrapper_tensors import may_write
+from dynamo_lite.record import UNUSED_RANDOM
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
@@ -24,11 +27,34 @@ OVERWRITING = frozenset(
 """Methods that replace all elements of a tensor whatever they were."""
 
 
-def unused_random(builder: GraphBuilder) -> list[str]:
+class RandomNumbers(GraphEffect):
+    """`nodes`: the operators that draw random numbers. `unused`: the names of those that draw them in vain."""
+
+    def __init__(self, builder: GraphBuilder | None) -> None:
+        super().__init__(builder)
+        self.nodes: list[Node] = []
+        self.unused: list[str] = []
+
+    def on_node(self, node: Node, outcome: Propagation, tensors: Sequence[TensorValue]) -> None:
+        if outcome.is_random and self.builder.scope is None:
+            self.nodes.append(node)
+
+    def annotate(self, module: GraphModule) -> None:
+        if self.nodes:
+            self.unused = unused_random(self.builder, self.nodes)
+        if self.unused:
+            module.meta[UNUSED_RANDOM] = self.unused
+
+    def write_data(self, writer: Any) -> Any:
+        return self.unused or None
+
+    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
+        self.unused = data
+
+
+def unused_random(builder: GraphBuilder, drawing: list[Node]) -> list[str]:
     """The names of the operators that draw random numbers in vain: a tensor that is drawn, read, and whose readers are overwritten is dead
     to compilers, so nodes are looked at backwards, and a tensor that is overwritten is not live before."""
-    if not builder.random:
-        return []
     live = set().union(*map(_memory, builder.graph.output_node().all_input_nodes))
     live.update(key for item in builder.inputs for key in _memory(item.node))
     unused = []
@@ -37,7 +63,7 @@ def unused_random(builder: GraphBuilder) -> list[str]:
             continue
         overwritten, written = _writes(node)
         if live.isdisjoint(_memory(node) | written):
-            if node in builder.random:
+            if node in drawing:
                 unused.append(node.name)
             continue
         live -= overwritten

@@ -159,7 +159,7 @@ class DictVariable(NativeVariable):
         numbers = {}
         for i in varying_keys(tr, self.source, keys) if len(keys) <= MAX_NUMBERS else ():
             if keys[i] not in self.read and keys[i] not in self.pending:
-                number = tr.graph.symbolic_int(keys[i], tr.source(self.source, ir.DICT_KEY, i))
+                number = tr.graph.outside.int_if_dynamic(keys[i], tr.source(self.source, ir.DICT_KEY, i))
                 if number is not None:
                     numbers[i] = number
         return numbers

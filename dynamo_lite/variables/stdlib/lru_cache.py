@@ -130,7 +130,7 @@ class CachedResult:
             raise self.error
         tensors = [vt.proxy for vt in self.objects.values() if _is_tensor(vt)]
         if tensors:
-            seen = {vt.proxy for vt in escaping if not is_lazy(vt) and _is_tensor(vt)} | graph.changed
+            seen = {vt.proxy for vt in escaping if not is_lazy(vt) and _is_tensor(vt)} | graph.passes.inputs.changed
             if any(not seen.isdisjoint(value.family or (value,)) for value in tensors):
                 raise self.error
 

@@ -20,8 +20,7 @@ from torch.fx import GraphModule
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.bodies import BREAK, Body
-from dynamo_lite.graph.builder import MODELS
-from dynamo_lite.graph.core.arguments import Packing, packs
+from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
 from dynamo_lite.graph.core.meta import meta_of_fake
 from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.variables.builtin.dict import DictVariable

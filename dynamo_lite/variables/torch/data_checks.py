@@ -39,10 +39,10 @@ def check(tx: Frame, vt: VariableTracker, expected: bool, slug: str, context: st
     tr = tx.tr
     saved = Unsupported(slug, context or vt.describe())
     place = _place(tx)
-    if tr.overrides is not None or vt.cls not in _PLAIN or not tr.graph.checks.accepts(tr.graph, vt.proxy, place):
+    if tr.overrides is not None or vt.cls not in _PLAIN or not tr.graph.passes.checks.accepts(vt.proxy, place):
         raise saved
     saved.break_step, saved.user_stack = tr.failing_step(), tr.user_stack()
-    tr.graph.check(tx, vt, expected, place, saved)
+    tr.graph.passes.checks.add(tx, vt, expected, place, saved)
 
 
 CALLERS = 4

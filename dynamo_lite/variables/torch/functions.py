@@ -370,7 +370,7 @@ def autocast_decrement_nesting(tx: Frame) -> VariableTracker:
 
 @builtin(torch.clear_autocast_cache)
 def clear_autocast_cache(tx: Frame) -> VariableTracker:
-    tx.tr.graph.add_state_call(torch.clear_autocast_cache, ())
+    tx.tr.graph.add("call_function", torch.clear_autocast_cache, ())
     return NONE
 
 
@@ -523,7 +523,7 @@ def _check_handler(error: type[Exception]) -> Any:
         if isinstance(cond, TensorVariable):
             return unsupported("data-dependent-assert", cond.describe())
         if isinstance(cond, SymNodeVariable) and is_unbacked(cond.proxy.sym):
-            tx.tr.graph.assume(cond.proxy)
+            tx.tr.graph.passes.sizes.assume(cond.proxy)
             return NONE
         holds = cond.nb_bool(tx) if isinstance(cond, SymNodeVariable) else cond
         if not holds.is_python_constant():

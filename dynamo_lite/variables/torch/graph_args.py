@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.dynamism.dynamic_shapes import may_vary
 from dynamo_lite.exc import unsupported
-from dynamo_lite.graph.builder import MODELS
-from dynamo_lite.graph.core.arguments import SCALAR_TYPES, Packing, packs
+from dynamo_lite.graph.core.arguments import MODELS, SCALAR_TYPES, Packing, packs
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import name_of
 from dynamo_lite.variables.builtin.dict import DictVariable

@@ -15,7 +15,7 @@ import torch
 from torch.nested._internal import nested_tensor
 
 from dynamo_lite.exc import Restart, unsupported
-from dynamo_lite.graph.builder import MODELS
+from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.nested_int import is_nested
 from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.graph.shapes.sizes import size_getter, stride_getter

@@ -205,7 +205,7 @@ def no_global_hooks(tx: Frame) -> bool:
     """Whether there are no hooks for all modules, guarded; found out once per trace, as long as that changes none."""
     if any(_is_changed(tx, hooks) for hooks in _GLOBAL_HOOKS):
         return False
-    facts = tx.tr.graph.module_facts
+    facts = tx.tr.graph.modules.known
     known = facts.get("global hooks")
     if known is None:
         known = facts["global hooks"] = not any(_GLOBAL_HOOKS)
@@ -216,7 +216,7 @@ def no_global_hooks(tx: Frame) -> bool:
 
 def has_plain_lookup(tx: Frame, cls: type) -> bool:
     """Whether attribute lookup in `cls` is that of `Module`, guarded; found out once per trace."""
-    facts = tx.tr.graph.module_facts
+    facts = tx.tr.graph.modules.known
     known = facts.get(cls)
     if known is None:
         own = type_lookup(cls, "__getattr__") is _GETATTR and type_lookup(cls, "__getattribute__") is _GETATTRIBUTE
@@ -271,7 +271,7 @@ def _unchanged(module: Any) -> bool:
 def build_module(tr: Trace, value: Module, source: GuardNode | None) -> NNModuleVariable:
     cls = type(value)
     tr.guard(source, ir.TYPE_IS, cls)
-    tr.graph.module_nodes.add(source)
+    tr.graph.modules.nodes.add(source)
     return NNModuleVariable(cls, value, source)
 
 

@@ -19,9 +19,8 @@ import torch
 from torch.utils._device import DeviceContext, _device_constructors
 
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.graph.builder import MODELS
 from dynamo_lite.graph.core import modes
-from dynamo_lite.graph.core.arguments import Overridden, Packing, packs
+from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
 from dynamo_lite.graph.core.wrapper_tensors import is_followed, is_wrapper
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.guards import ir
@@ -409,10 +408,10 @@ def _is_like_plain(cls: type) -> bool:
 def _build_passive(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> TensorVariable:
     cls = type(value)
     if issubclass(cls, torch.nn.Parameter):
-        vt = tr.graph.tensor_input(value, source)
+        vt = tr.graph.outside.tensor(value, source)
     else:
         tr.guard(source, ir.TYPE_IS, cls)
-        vt = TensorVariable(tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap)))
+        vt = TensorVariable(tr.graph.outside.value(unwrap(value), tr.source(source, ir.CALL, unwrap)))
         vt.source, vt.value = source, value
     vt.cls = cls
     guard_slots(tr, cls)
@@ -435,7 +434,7 @@ def build_tensor_subclass(tr: Trace, value: torch.Tensor, source: GuardNode | No
     activate(tr)
     tr.guard(source, ir.TYPE_IS, cls)
     guard_slots(tr, cls)
-    plain = tr.graph.input_value(unwrap(value), tr.source(source, ir.CALL, unwrap))
+    plain = tr.graph.outside.value(unwrap(value), tr.source(source, ir.CALL, unwrap))
     vt = with_own_slots(TensorSubclassVariable(plain, cls))
     vt.source, vt.value = source, value
     return vt

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.graph.builder import MODELS
-from dynamo_lite.graph.core.arguments import Packing, packs
+from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
 from dynamo_lite.graph.core.functional import numpy_number
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.values import SymValue
@@ -271,7 +270,7 @@ def _int_of_float(
     tx: Frame, function: Callable[[float], int], present: int, source: GuardNode | None
 ) -> VariableTracker:
     """A float from outside as an int: a number that varies like the float."""
-    return tx.tr.graph.symint_input(present, tx.tr.source(source, ir.CALL, function))
+    return tx.tr.graph.outside.symint(present, tx.tr.source(source, ir.CALL, function))
 
 
 @functools.cache

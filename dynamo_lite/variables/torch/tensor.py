@@ -20,15 +20,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.graph.builder import MODELS
 from dynamo_lite.graph.core import modes
-from dynamo_lite.graph.core.arguments import Packing, packs
+from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
 from dynamo_lite.graph.core.autograd import is_kept
 from dynamo_lite.graph.core.functional import with_data
 from dynamo_lite.graph.core.meta import LiveMeta
+from dynamo_lite.graph.core.storages import advance_version, version_of, versions
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
+from dynamo_lite.graph.inputs.buffers import ask, truth
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
-from dynamo_lite.graph.passes.data_assignment import advance_version, version_of, versions
 from dynamo_lite.graph.passes.leaves import as_leaf, is_unused
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import dict_of, mro_of, name_of, qualname_of
@@ -188,8 +188,8 @@ class TensorVariable(VariableTracker):
     def nb_bool(self, tx: Frame) -> VariableTracker:
         known = known_item(self)
         if known is MISSING:
-            tx.tr.graph.ask([self.proxy])
-            known = tx.tr.graph.truth(self.proxy)
+            ask(tx.tr.graph, [self.proxy])
+            known = truth(tx.tr.graph, self.proxy)
             return checked_truth(tx, self) if known is None else ConstantVariable(known)
         return ConstantVariable(bool(known))
 
@@ -208,7 +208,7 @@ class TensorVariable(VariableTracker):
         if known is not MISSING:
             return ConstantVariable(convert(known))
         if not config.capture_scalar_outputs:
-            tx.tr.graph.ask([self.proxy])
+            ask(tx.tr.graph, [self.proxy])
             unsupported("data-dependent-operator", f"{convert.__name__}({self.describe()})")
         item = tx.tr.graph.call(tx, "call_method", "item", [self])
         return item.nb_float(tx) if convert is float else item.nb_int(tx) if convert is int else item
@@ -259,7 +259,7 @@ class TensorVariable(VariableTracker):
 
     def _made_leaf(self, cg: Codegen) -> Any:
         """The graph's record of this leaf, if the traced code has made it; None for other tensors."""
-        return cg.tr.graph.made_leaves.get(self.proxy) if self.proxy.meta.requires_grad else None
+        return cg.tr.graph.passes.leaves.made.get(self.proxy) if self.proxy.meta.requires_grad else None
 
     def emit_fill(self, cg: Codegen) -> None:
         leaf = self._made_leaf(cg)
@@ -272,7 +272,7 @@ class TensorVariable(VariableTracker):
     def _emit_version(self, cg: Codegen) -> None:
         """What stands for the tensor since an assignment has been changed in place so many times."""
         try:
-            leaf = cg.tr.graph.made_leaves.get(self.proxy)
+            leaf = cg.tr.graph.passes.leaves.made.get(self.proxy)
             n = versions(cg.tr.graph, (*self.replaced.nodes, *(() if leaf is None else leaf.nodes)))
         except Unsupported as error:
             error.break_step = self.mutated_at
@@ -535,13 +535,13 @@ def tensor_version(tx: Frame, self: TensorVariable) -> VariableTracker:
         return unsupported("tensor-attribute", "Tensor._version")
     if self.source is not None and self.value.is_inference():
         return unsupported("tensor-attribute", "Tensor._version of an inference tensor")
-    version = None if graph.replaced else version_of(graph, self.proxy)
+    version = None if graph.passes.assigned.values else version_of(graph, self.proxy)
     if version is None:
         return unsupported("tensor-attribute", "Tensor._version after a change in place")
     if version.input is None:
         return ConstantVariable(version.n)
     node = tx.tr.source(version.input.source, ir.ATTR, "_version")
-    graph.counters[node] = version.input.node.meta.subject
+    graph.passes.data.counters[node] = version.input.node.meta.subject
     came = tx.tr.wrap(version.input.value._version, node)
     return binary_op(tx, operator.add, came, ConstantVariable(version.n)) if version.n else came
 
@@ -566,7 +566,7 @@ for _name in ("T", "H", "mT", "mH", "real", "imag"):
 
 
 def _set_grad(tx: Frame, self: TensorVariable, value: VariableTracker | None) -> None:
-    if self.source is None and self.proxy not in tx.tr.graph.made_leaves:
+    if self.source is None and self.proxy not in tx.tr.graph.passes.leaves.made:
         unsupported("tensor-attribute", "assignment to the grad of a tensor made in the graph")
     if isinstance(value, TensorVariable) and value.proxy.is_fake is not self.proxy.is_fake:
         unsupported(FAKE_INPUTS, "assignment of a gradient, where one of the tensors is a FakeTensor")
@@ -601,14 +601,14 @@ def set_requires_grad(tx: Frame, self: TensorVariable, wanted: bool) -> Variable
         unsupported("tensor-attribute", "requires_grad_ of an input")
     if wanted and not (meta.dtype.is_floating_point or meta.dtype.is_complex):
         unsupported("tensor-attribute", "requires_grad_ of integers")
-    if self.proxy in graph.made_leaves and not is_unused(graph, self.proxy):
+    if self.proxy in graph.passes.leaves.made and not is_unused(graph, self.proxy):
         unsupported("tensor-attribute", "requires_grad_ of a leaf of which something has gradients")
     tx.tr.mutating(self)
     self.is_told, original = True, _original(self)
     detached = graph.call(tx, "call_method", "detach", [self])
     if wanted:
         make_leaf(tx, self, detached)
-        graph.made_leaves[self.proxy].owner = original
+        graph.passes.leaves.made[self.proxy].owner = original
     else:
         self.proxy = detached.proxy
         self.proxy.tracker = self
@@ -633,7 +633,7 @@ def _set_data(tx: Frame, self: TensorVariable, value: VariableTracker | None) ->
     if value.data_of is not None and value.data_of.is_still(self, value):
         return
     mine, other = self.proxy.meta, value.proxy.meta
-    if mine.requires_grad and self.proxy in tx.tr.graph.made_leaves:
+    if mine.requires_grad and self.proxy in tx.tr.graph.passes.leaves.made:
         if not is_unused(tx.tr.graph, self.proxy):
             unsupported("tensor-attribute", "assignment to the data of a leaf of which something has gradients")
         _become(tx, self, value)
@@ -651,7 +651,7 @@ def _set_data(tx: Frame, self: TensorVariable, value: VariableTracker | None) ->
         made = _graph_attribute(tx, data, "data")
     if self.source is not None:
         tx.tr.mutating(self)
-        tx.tr.graph.replaced.append(before)
+        tx.tr.graph.passes.assigned.values.append(before)
         nodes = () if self.replaced is None else self.replaced.nodes
         self.replaced = TensorData(data, (*nodes, made.proxy.node))
     self.proxy = made.proxy
@@ -671,9 +671,9 @@ def _become(tx: Frame, self: TensorVariable, value: TensorVariable) -> None:
     make_leaf(tx, self, _graph_attribute(tx, data, "data"))
     if self.source is not None:
         tx.tr.mutating(self)
-        graph.replaced.append(before)
+        graph.passes.assigned.values.append(before)
         self.replaced = TensorData(data, () if self.replaced is None else self.replaced.nodes)
-        graph.made_leaves[self.proxy].owner = before
+        graph.passes.leaves.made[self.proxy].owner = before
 
 
 def make_leaf(tx: Frame, self: TensorVariable, data: TensorVariable) -> None:
@@ -747,12 +747,12 @@ GETSETS.update(
 
 @builds(torch.Tensor)
 def build_tensor(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> TensorVariable:
-    return tr.graph.tensor_input(value, source)
+    return tr.graph.outside.tensor(value, source)
 
 
 @builds(torch.nn.Parameter)
 def build_parameter(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> TensorVariable:
-    vt = tr.graph.tensor_input(value, source)
+    vt = tr.graph.outside.tensor(value, source)
     vt.cls = torch.nn.Parameter
     return vt
 

@@ -85,7 +85,7 @@ class ExtremeChoice:
     def __init__(self, tx: Frame, chosen: ChosenVariable) -> None:
         self.chosen = chosen
         self.node = tx.tr.graph.node(chosen.proxy)
-        self.writes_before = len(tx.tr.graph.writes)
+        self.writes_before = len(tx.tr.graph.passes.versions.writes)
         self.error = Unsupported("data-dependent-branch", chosen.describe())
         self.error.break_step, self.error.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
 
@@ -93,7 +93,7 @@ class ExtremeChoice:
         """Raise `Unsupported` if somebody could tell."""
         value = self.chosen.proxy
         views = with_views({value})
-        written = {value for value, _ in tr.graph.writes[self.writes_before :]}
+        written = {value for value, _ in tr.graph.passes.versions.writes[self.writes_before :]}
         if not written.isdisjoint(views):
             raise self.error
         if not self.node.users:

@@ -17,7 +17,7 @@ import torch
 from dynamo_lite import markers
 from dynamo_lite.config import config
 from dynamo_lite.exc import unsupported
-from dynamo_lite.graph.inputs.buffers import input_number, number_of
+from dynamo_lite.graph.inputs.buffers import ask, input_number, number_of
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.text import object_format
@@ -210,7 +210,7 @@ def tensor_item(tx: Frame, self: TensorVariable) -> VariableTracker:
     if known is not MISSING:
         return ConstantVariable(known)
     if not config.capture_scalar_outputs:
-        tx.tr.graph.ask([self.proxy])
+        ask(tx.tr.graph, [self.proxy])
         if self.proxy.meta.dtype is torch.bool:
             return checked_truth(tx, self, "data-dependent-operator", "Tensor.item()")
         return unsupported("data-dependent-operator", "Tensor.item()")

@@ -20,8 +20,8 @@ from torch.fx import GraphModule
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.bodies import Body
-from dynamo_lite.graph.builder import is_of_an_input
 from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.storages import is_of_an_input
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.markers import is_allowed_in_graph
 from dynamo_lite.polyfills.torch_autograd import Context
@@ -286,7 +286,7 @@ class _Node:
         call = graph.last_node
         for i, output in enumerate(leaves):
             if output.proxy in values and values.index(output.proxy) in dirty:
-                graph.changed_by(output.proxy, call, i)
+                graph.operators.changed_by(output.proxy, call, i)
         return outputs.rebuild(list(results.items))
 
     def _plain(self, module: GraphModule, backwards: list[BodyVariable], dirty: list[int]) -> Any:

@@ -106,7 +106,7 @@ class Stages:
         """The nodes between a hook and `end`."""
         position = self.reached.position
         begin = -1 if hook is None else position[last_item(hook)]
-        cuts = {} if hook is None else {made: node for node, made in self.graph.cuts[hook].items()}
+        cuts = {} if hook is None else {made: node for node, made in self.graph.passes.backward.cuts[hook].items()}
 
         def is_inside(node: Node) -> bool:
             return begin < position[node] < end and node not in cuts and node not in self.leaves
@@ -129,9 +129,9 @@ class Stages:
         order: list[int] = []
         fakes, own = gradients(graph, outputs, inputs, cotangents, self.options, self.rerun, order)
         arguments = [tuple(outputs), tuple(inputs), cotangents]
-        made = graph.call_with_results(self.tx, torch.autograd.grad, arguments, self.options, fakes)
+        made = graph.operators.call_with_results(self.tx, torch.autograd.grad, arguments, self.options, fakes)
         self.rerun.values[graph.last_node] = tuple(fakes)
-        graph.stages.add(graph.last_node)
+        graph.passes.backward.stages.add(graph.last_node)
         for i in order:
             if made[i].proxy.fake.layout is not torch.strided:
                 unsupported(SLUG, "backward with sparse gradients")
@@ -152,7 +152,9 @@ class Stages:
 
     def _call_tensor_hooks(self, call: Node) -> None:
         for node in (call, *call.users):
-            hooks = self.graph.tensor_hooks.get(node, ()) if node is call or node.args[0] is call else ()
+            hooks = (
+                self.graph.passes.backward.tensor_hooks.get(node, ()) if node is call or node.args[0] is call else ()
+            )
             for hook in hooks:
                 if not hook.removed:
                     if node not in self.pending:
@@ -167,7 +169,7 @@ class Stages:
         if all(grad is None for grad in grads):
             unsupported(SLUG, "hooks of a module to which no gradient comes")
         self.own.difference_update(grads)  # hooks may keep them
-        hook = self.graph.hook_calls[call].hook
+        hook = self.graph.passes.backward.hook_calls[call].hook
         call_all = self._on_arguments if node.target is module_hooks.arguments else self._on_results
         try:
             new = call_all(hook, node, grads)

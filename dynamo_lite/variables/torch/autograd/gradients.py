@@ -58,7 +58,7 @@ def _apart(tx: Frame, wanted: list[Any]) -> Iterator[None]:
             if (
                 tensor.source is None
                 and tensor.proxy.meta.requires_grad
-                and tensor.proxy not in tx.tr.graph.made_leaves
+                and tensor.proxy not in tx.tr.graph.passes.leaves.made
             ):
                 leave_before(tx.tr, tensor, error)
         raise
@@ -147,8 +147,8 @@ def _gradients(
     fakes, _ = gradients(graph, *nodes, cotangents, host)
     given = {name: value for name, value in host.items() if value is not None and value is not False}
     arguments = [tuple(nodes[0]), tuple(nodes[1]), cotangents]
-    graph.has_gradients = True
-    made = graph.call_with_results(tx, torch.autograd.grad, arguments, given, fakes)
+    graph.passes.gradients.are_asked_for = True
+    made = graph.operators.call_with_results(tx, torch.autograd.grad, arguments, given, fakes)
     return TupleVariable(made)
 
 
@@ -208,12 +208,12 @@ def _backward(
     for leaf in leaves:
         if type(leaf) not in (TensorVariable, FakeTensorVariable, NewParameterVariable):
             unsupported(SLUG, f"backward to a {leaf.python_type().__name__}")
-        if graph.has_fakes and not leaf.proxy.is_fake:
+        if graph.passes.fakes.are_there and not leaf.proxy.is_fake:
             unsupported(FAKE_INPUTS, "backward to a tensor that is no FakeTensor")
     options = {"retain_graph": retain_graph.as_python_constant(), "allow_unused": True}
     inner = [graph.node(leaf.proxy) for leaf in leaves]
     hooks = _hooks(graph, nodes, inner)
-    graph.cut_step = tx.tr.failing_step()
+    graph.passes.backward.cut_step = tx.tr.failing_step()
     for i, leaf in enumerate(leaves):
         if leaf.source is not None and leaf.value._backward_hooks:
             inner[i] = cut_leaf(graph, nodes, inner[i])
@@ -223,15 +223,17 @@ def _backward(
             Stages(tx, dict(zip(inner, leaves, strict=True)), options, done).run(
                 outputs, _given(tx, outputs, given), hooks
             )
-        graph.has_gradients = True
+        graph.passes.gradients.are_asked_for = True
         return NONE
     cotangents = _cotangents(tx, given)
     order: list[int] = []
     fakes, own = gradients(graph, nodes, inner, cotangents, options, order=order)
     if any(fake is not None and fake.layout is not torch.strided for fake in fakes):
         unsupported(SLUG, "backward with sparse gradients")
-    graph.has_gradients = True
-    made = graph.call_with_results(tx, torch.autograd.grad, [tuple(nodes), tuple(inner), cotangents], options, fakes)
+    graph.passes.gradients.are_asked_for = True
+    made = graph.operators.call_with_results(
+        tx, torch.autograd.grad, [tuple(nodes), tuple(inner), cotangents], options, fakes
+    )
     with _without_grad(tx):
         for i in order:
             _arrive(tx, leaves[i], made[i], own[i])
@@ -252,7 +254,7 @@ def _without_grad(tx: Frame) -> Iterator[None]:
 
 def _hooks(graph: Any, outputs: list[Any], inputs: list[Any]) -> list[Any]:
     """The nodes between these where hooks are to be followed."""
-    if not graph.hook_calls and not graph.tensor_hooks:
+    if not graph.passes.backward.hook_calls and not graph.passes.backward.tensor_hooks:
         return []
     wanted = set(inputs)
     reached = Reached(graph, outputs).hooks()
@@ -280,7 +282,7 @@ def _each_once(tx: Frame, wanted: list[Any]) -> list[Any]:
         unsupported(SLUG, "backward to no inputs")
     for tensor in wanted:
         meta = tensor.proxy.meta
-        is_known = tensor.source is not None or tensor.proxy in tx.tr.graph.made_leaves
+        is_known = tensor.source is not None or tensor.proxy in tx.tr.graph.passes.leaves.made
         if not (is_known and meta.is_leaf and meta.requires_grad):
             unsupported(SLUG, "backward to a tensor that is no leaf")
     return list({tensor.proxy: tensor for tensor in wanted}.values())

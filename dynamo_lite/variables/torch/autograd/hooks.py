@@ -70,7 +70,7 @@ class HookHandleVariable(VariableTracker):
     def remove(self, tx: Frame) -> None:
         """`RemovableHandle.remove`."""
         if self.node is not None and not self.removed:
-            tx.tr.graph.remove_call(self.node)
+            tx.tr.graph.graph.erase_node(self.node)
         self.removed = True
 
     def follow(self) -> NoReturn:
@@ -227,7 +227,7 @@ def _to_be_followed(tx: Frame, tensor: TensorVariable, hook: VariableTracker, er
     handle.number = next_number(tx)
     handle.tr, handle.error = tx.tr, error
     handle.node = tx.tr.graph.node(tensor.proxy)
-    tx.tr.graph.tensor_hooks.setdefault(handle.node, []).append(handle)
+    tx.tr.graph.passes.backward.tensor_hooks.setdefault(handle.node, []).append(handle)
     return handle
 
 
@@ -255,9 +255,9 @@ def _in_graph(tx: Frame, tensor: TensorVariable, hook: VariableTracker) -> Varia
     RegistrationsVariable.of(tx.tr).handles.append(handle)
     handle.node = graph.add_call(tx, functional.register_hook, tuple(nodes))
     handle.tr = tx.tr
-    graph.body_hooks[handle.node] = handle
-    if tensor.proxy in graph.made_leaves:
-        graph.made_leaves[tensor.proxy].has_hooks = True
+    graph.passes.backward.body_hooks[handle.node] = handle
+    if tensor.proxy in graph.passes.leaves.made:
+        graph.passes.leaves.made[tensor.proxy].has_hooks = True
     return handle
 
 

@@ -137,11 +137,11 @@ def _new_call(tx: Frame, hook: BackwardHookVariable) -> HookCallVariable:
             registration = module_hooks.Registration(module, hooks, pre_hooks)
         except TypeError as error:
             return unsupported(SLUG, "a hook that nothing can refer to weakly", error)
-        graph.module_hooks.append(registration)
+        graph.passes.hooks.registrations.append(registration)
         args = (registration.number,)
     node = graph.add_call(tx, module_hooks.HookedCall, args)
     call = HookCallVariable(hook, node, module_hooks.HookedCall(), tx.tr.failing_step(), bool(args))
-    graph.hook_calls[node] = call
+    graph.passes.backward.hook_calls[node] = call
     return call
 
 

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.graph.builder import MODELS
+from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.autograd import HOOKS, saved_tensors
 from dynamo_lite.graph.core.meta import meta_of_fake
 from dynamo_lite.graph.core.saved_tensors import Recorder, Saved, pop_hooks, push_hooks
@@ -78,7 +78,7 @@ def pop_saved_tensors_hooks(tx: Frame) -> VariableTracker:
 
 
 def _innermost(tx: Frame) -> HookedRegion | None:
-    return next((r for r in reversed(tx.tr.graph.hook_regions) if r.is_open), None)
+    return next((r for r in reversed(tx.tr.graph.passes.saved_hooks.regions) if r.is_open), None)
 
 
 class RegionsVariable(VariableTracker):
@@ -89,7 +89,7 @@ class RegionsVariable(VariableTracker):
     def __init__(self, tr: Trace) -> None:
         self.source = tr.constant_source(self)
         self.value = self
-        self.regions: list[HookedRegion] = tr.graph.hook_regions
+        self.regions: list[HookedRegion] = tr.graph.passes.saved_hooks.regions
 
     def python_type(self) -> type:
         return RegionsVariable
@@ -128,9 +128,9 @@ class HookedRegion:
         self.is_open = False
         self._refuse_bodies(end)
         recorder, other, mute = Recorder(_ambient), Recorder(lambda: None), Recorder(lambda: None)
-        around = dict.fromkeys([region.begin for region in graph.hook_regions if region.is_open], mute)
+        around = dict.fromkeys([region.begin for region in graph.passes.saved_hooks.regions if region.is_open], mute)
         # Operators with decompositions in Python (dropout) save other tensors under AOTAutograd than in eager execution.
-        decomposed = graph.fake_mode.shape_env is not None
+        decomposed = graph.propagator.mode.shape_env is not None
         saved_tensors(graph, {**around, self.begin: other}, not decomposed)
         values = saved_tensors(graph, {**around, self.begin: recorder}, decomposed)
         if list(map(_kind, recorder.seen)) != list(map(_kind, other.seen)):
@@ -141,8 +141,8 @@ class HookedRegion:
         if recorder.seen:
             self._fill(tx, recorder.seen, values)
         else:
-            graph.remove_call(self.begin)
-            graph.remove_call(end)
+            graph.graph.erase_node(self.begin)
+            graph.graph.erase_node(end)
         self.check(tx.tr)
 
     def _refuse_bodies(self, end: Node) -> None:

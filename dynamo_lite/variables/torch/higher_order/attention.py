@@ -80,7 +80,7 @@ def flex_attention(
     args = [*(graph.node(t.proxy) for t in tensors), bodies[0]]
     args.append((*(_argument(graph, part) for part in mask_parts), bodies[1]))
     args.extend([_argument(graph, scale), options, *(tuple([graph.node(v) for v in values]) for values in lifted)])
-    return TupleVariable(graph.call_with_results(tx, flex_attention_op, args, {}, detached(tx, fakes, grads)))
+    return TupleVariable(graph.operators.call_with_results(tx, flex_attention_op, args, {}, detached(tx, fakes, grads)))
 
 
 def _captured(tx: Frame, function: VariableTracker, query: TensorVariable, with_score: bool) -> CapturedBody:

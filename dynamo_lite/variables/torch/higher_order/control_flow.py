@@ -106,7 +106,7 @@ def cond(tx: Frame, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None
     graph = tx.tr.graph
     results = outs[0] if all(map(_are_equal, *outs)) else _merged(tx, pred, modules, lifted)
     args = [graph.node(pred.proxy), *[graph.body_node(m) for m in modules], _nodes(graph, lifted)]
-    items = graph.call_with_results(tx, cond_op, args, {}, detached(tx, results, needs_grad(lifted)))
+    items = graph.operators.call_with_results(tx, cond_op, args, {}, detached(tx, results, needs_grad(lifted)))
     return branches[0].rebuild(items)
 
 
@@ -182,7 +182,7 @@ def _loop_node(
     args = [graph.body_node(m) for m in modules]
     args.extend(tuple([argument_of(graph, item) for item in items]) for items in before)
     args.append(_nodes(graph, lifted))
-    return graph.call_with_results(tx, op, args, {}, detached(tx, fakes, needs_grad([*values, *lifted])))
+    return graph.operators.call_with_results(tx, op, args, {}, detached(tx, fakes, needs_grad([*values, *lifted])))
 
 
 def _expect_like(results: list[Any], expected: list[Any], what: str) -> None:
@@ -226,7 +226,7 @@ def _while(
     values = [item.proxy for item in items if isinstance(item, TensorVariable)]
     outs = detached(tx, results(modules, fakes, lifted), needs_grad([*values, *lifted]))
     args = [*map(graph.body_node, modules), tuple([argument_of(graph, i) for i in items]), _nodes(graph, lifted)]
-    return step.rebuild(graph.call_with_results(tx, op, args, {}, outs))
+    return step.rebuild(graph.operators.call_with_results(tx, op, args, {}, outs))
 
 
 def _is_condition(vt: VariableTracker) -> bool:

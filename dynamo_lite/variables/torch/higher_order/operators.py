@@ -169,7 +169,7 @@ def _region(
     if not captured.leaves or not is_like_operator or (with_grad and not takes_gradients):
         return tx.call(fn, args)
     node_args, kwargs = make(graph.body_node(module), [graph.node(value) for value in lifted])
-    outs = graph.call_with_results(tx, op, list(node_args), kwargs, detached(tx, results, with_grad))
+    outs = graph.operators.call_with_results(tx, op, list(node_args), kwargs, detached(tx, results, with_grad))
     return captured.rebuild(outs)
 
 

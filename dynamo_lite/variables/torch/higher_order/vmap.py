@@ -17,7 +17,7 @@ import torch
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.bodies import BREAK, Body
-from dynamo_lite.graph.builder import MODELS
+from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.meta import meta_of_fake
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.variables.builtin.list import ListVariable

@@ -19,8 +19,8 @@ import torch
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import NotConstant, Unsupported, unsupported
-from dynamo_lite.graph.builder import is_of_an_input
 from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.storages import is_of_an_input
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.graph.core.varying_floats import present
 from dynamo_lite.variables.builtin.dict import DictVariable
@@ -236,14 +236,14 @@ class CopiedView:
 
     def __init__(self, tx: Frame, viewed: ArrayVariable, copy: TensorVariable, why: str) -> None:
         self.viewed, self.copy = families(viewed), families(copy)
-        self.writes_before = len(tx.tr.graph.writes)
+        self.writes_before = len(tx.tr.graph.passes.versions.writes)
         self.error = Unsupported("numpy", why)
         self.error.break_step, self.error.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
 
     def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
         """Raise `Unsupported` if somebody could tell."""
         viewed, copies = with_views(self.viewed), with_views(self.copy)
-        written = {value for value, _ in tr.graph.writes[self.writes_before :]}
+        written = {value for value, _ in tr.graph.passes.versions.writes[self.writes_before :]}
         leaving = {vt.proxy for vt in escaping if not is_lazy(vt) and isinstance(vt, ArrayVariable | TensorVariable)}
         if not written.isdisjoint(viewed | copies):
             raise self.error

@@ -257,7 +257,7 @@ def build_array(tr: Trace, value: Any, source: GuardNode | None) -> VariableTrac
     if tensor is None:
         return unsupported("numpy", f"{type(value).__name__} of {value.dtype}")
     tr.guard(source, ir.TYPE_IS, numpy.ndarray)
-    vt = ArrayVariable(tr.graph.input_value(tensor, tr.source(source, ir.CALL, as_tensor)), numpy.ndarray)
+    vt = ArrayVariable(tr.graph.outside.value(tensor, tr.source(source, ir.CALL, as_tensor)), numpy.ndarray)
     vt.source, vt.value = source, value
     tr.keep_alive.append(tensor)
     return vt

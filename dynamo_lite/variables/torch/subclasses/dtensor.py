@@ -134,7 +134,7 @@ def _are_inputs() -> bool:
 @packs(MeshVariable)
 def pack_mesh(packing: Packing, vt: MeshVariable) -> Any:
     packing.memorable = False
-    node = packing.builder.object_input(vt.value, vt.source)
+    node = packing.builder.outside.opaque(vt.value, vt.source)
     packing.values[node] = vt.value
     return node
 

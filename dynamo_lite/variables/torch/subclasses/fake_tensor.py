@@ -78,7 +78,7 @@ _STATE = frozenset(
 
 @builds(FakeTensor)
 def build_fake_tensor(tr: Trace, value: FakeTensor, source: GuardNode | None) -> TensorVariable:
-    vt = tr.graph.tensor_input(value, source)
+    vt = tr.graph.outside.tensor(value, source)
     if is_param(value):
         vt.cls = torch.nn.Parameter
     return vt

@@ -17,8 +17,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from dynamo_lite.exc import unsupported
-from dynamo_lite.graph.builder import MODELS
-from dynamo_lite.graph.core.arguments import Overridden
+from dynamo_lite.graph.core.arguments import MODELS, Overridden
 from dynamo_lite.graph.core.modes import asking
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.graph.core.wrapper_tensors import (
@@ -74,13 +73,13 @@ class WrapperTensorVariable(TensorVariable):
     def _part(self, tx: Frame, name: str) -> VariableTracker:
         """One of the tensors that this one consists of; other wrapper tensors may have it as well."""
         fake, graph = getattr(self.proxy.fake, name), tx.tr.graph
-        part = graph.parts.get(id(fake)) or WrapperPart(fake, self, name)
+        part = graph.passes.wrappers.parts.get(id(fake)) or WrapperPart(fake, self, name)
         if part.tracker is not None:
             return part.tracker
         found = part.owner._read_part(tx, part.name)
         if graph.scope is None:
             part.tracker = found
-            graph.parts[id(fake)] = part
+            graph.passes.wrappers.parts[id(fake)] = part
         return found
 
     def _read_part(self, tx: Frame, name: str) -> VariableTracker:
@@ -170,11 +169,11 @@ def build_wrapper(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> V
         unsupported(FAKE_INPUTS, f"{type(value).__qualname__} of FakeTensors")
     tr.guard(source, ir.TYPE_IS, type(value))
     guard_slots(tr, type(value))
-    vt = with_own_slots(WrapperTensorVariable(tr.graph.wrapper_input(value, source)))
+    vt = with_own_slots(WrapperTensorVariable(tr.graph.outside.wrapper(value, source)))
     vt.source, vt.value = source, value
     for name in part_names(vt.proxy.fake):
         part = getattr(vt.proxy.fake, name)
-        tr.graph.parts[id(part)] = WrapperPart(part, vt, name)
+        tr.graph.passes.wrappers.parts[id(part)] = WrapperPart(part, vt, name)
     return vt
 
 

@@ -1,0 +1,104 @@
+"""Results whose gradients a call of `torch.autograd.grad` in the graph has used up.
+
+Input: a builder with its finished graph. Output: such results come out as tensors that require gradients which nobody can compute.
+Invariant: asking for these gradients raises the error of eager execution. A compiled graph is one node of autograd, which would compute
+them once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from dynamo_lite.graph.core.autograd import at_the_end, history
+from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
+from dynamo_lite.graph.core.functional import cut
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+
+
+class UsedGradients(GraphEffect):
+    """`are_asked_for`: the graph computes gradients. `outputs`: the positions of the results whose gradients it has used up. They require
+    gradients, and asking for these raises."""
+
+    def __init__(self, builder: GraphBuilder | None) -> None:
+        super().__init__(builder)
+        self.are_asked_for = False
+        self.outputs: list[int] = []
+
+    def finish(self, results: list[Node]) -> None:
+        """The graph detaches these outputs."""
+        builder = self.builder
+        if self.are_asked_for and builder.returns_gradients:
+            self.outputs = at_the_end(builder, self._used_up)
+        for i in self.outputs:
+            node = builder.outputs[i]
+            results[results.index(node)] = builder.add("call_method", "detach", (node,))
+
+    def _used_up(self, values: dict[Node, Any]) -> list[int]:
+        builder = self.builder
+        cuts = builder.passes.backward.cuts
+        ends = [*(i.node for i in builder.inputs), *(made for found in cuts.values() for made in found.values())]
+        leaves = [values[node] for node in ends if getattr(values[node], "requires_grad", False)]
+
+        def is_used_up(output: Node) -> bool:
+            pieces = [output]
+            if cuts:
+                pieces += [node.args[0] for node, _, _ in history(builder, [output]) if node.target is cut]
+            return any(_is_freed(values[node], leaves) for node in pieces)
+
+        return [i for i, node in enumerate(builder.outputs) if leaves and is_used_up(node)]
+
+    def call_wrapper(self) -> Wrapper | None:
+        return functools.partial(with_freed, self.outputs) if self.outputs else None
+
+    def write_data(self, writer: Any) -> Any:
+        return self.outputs or None
+
+    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
+        self.outputs = data
+
+
+def _is_freed(value: object, leaves: list[Any]) -> bool:
+    if not getattr(value, "requires_grad", False):
+        return False
+    try:
+        torch.autograd.grad(value, leaves, torch.ones_like(value), retain_graph=True, allow_unused=True)
+    except RuntimeError:
+        return True
+    return False
+
+
+class _Freed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, value: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: object, *grads: Any) -> Any:
+        raise RuntimeError(_AGAIN)
+
+
+_AGAIN = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved"
+    " intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to"
+    " backward through the graph a second time or if you need to access saved tensors after calling backward."
+)
+
+
+def with_freed(indices: list[int], compiled: Compiled) -> Compiled:
+    """A graph that detaches these outputs; they come out as tensors that require gradients which nobody can compute."""
+
+    def run(*args: Any) -> Any:
+        results = list(compiled(*args))
+        sources = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
+        with torch.enable_grad():
+            for i in indices:
+                results[i] = _Freed.apply(results[i], *sources)
+        return tuple(results)
+
+    return run
