@@ -39,7 +39,7 @@ from .core.varying_floats import FloatValue
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
 from .inputs.outside import Outside
 from .operators import OperatorCalls
-from .passes import CLASSES, Passes
+from .passes import effects_of
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -85,7 +85,7 @@ class GraphBuilder:
         self.has_bodies = False
         self.module: GraphModule | None = None
         self.modules = ModuleFacts(set(), {})
-        self.passes = Passes._make([cls(self) for cls in CLASSES])
+        self.passes = effects_of(self)
         self.outside = Outside(self)
         self.operators = OperatorCalls(self)
         self.call = self.operators.call

@@ -38,7 +38,7 @@ from .core.nodes import NodeFactory, NodeMeta, read_argument, write_argument
 from .core.python_code import TraceGraph, standard_globals
 from .core.state import AmbientState
 from .core.values import SequenceValue, SymValue, TensorValue
-from .passes import CLASSES, Passes
+from .passes import effects_of
 from .shapes.formulas import MAKERS
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class StoredGraph:
         """Raises `Mismatch`."""
         self.propagator = Propagator()
         self.guards = guards
-        self.passes = Passes._make([cls(None) for cls in CLASSES])
+        self.passes = effects_of(None)
         for name, about in data["effects"].items():
             getattr(self.passes, name).read_data(about, reader, self)
         self.sizes = self.passes.sizes.stored

@@ -8,7 +8,10 @@ Invariant: every method has a default that does nothing, so an effect states onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from dynamo_lite.exc import Refused
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -28,15 +31,20 @@ class Replacement(Protocol):
     def __call__(self, compiled: Compiled, captured: Captured, is_boxed: bool) -> Compiled: ...
 
 
+@dataclass(eq=False)
 class GraphEffect:
-    """One effect around one graph. An effect of a graph that was read from the warm cache has no builder: `None`."""
+    """One effect around one graph. A graph that was read from the warm cache has no builder: its effects only read their data and wrap."""
 
-    takes_boxed = False
+    builder: GraphBuilder
+
+    takes_boxed: ClassVar[bool] = False
     """Whether the wrapper around the call also works for a function that takes one list with all inputs."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        if builder is not None:
-            self.builder = builder
+    kept: ClassVar[str | None] = None
+    """The field that the warm cache keeps, if it is plain data."""
+
+    never_kept: ClassVar[dict[str, str]] = {}
+    """The fields with which no graph can be kept, unless they are empty, and how such a graph is called."""
 
     # -- while the graph is built; only effects that override these are called
 
@@ -85,7 +93,12 @@ class GraphEffect:
 
     def write_data(self, writer: Any) -> Any:
         """The effect as plain data; None if there is nothing to keep. Raises `Refused` if it can't be kept."""
-        return None
+        for name, kind in self.never_kept.items():
+            if getattr(self, name):
+                raise Refused(kind)
+        return getattr(self, self.kept) or None if self.kept is not None else None
 
     def read_data(self, data: Any, reader: Any, graph: Any) -> None:
         """Take over what `write_data` has written, for a `StoredGraph`. Raises `Mismatch` if this process is another one."""
+        if self.kept is not None:
+            setattr(self, self.kept, data)

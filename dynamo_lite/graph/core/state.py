@@ -158,7 +158,7 @@ class AmbientState(GraphEffect):
 
     takes_boxed = True
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
+    def __init__(self, builder: GraphBuilder) -> None:
         super().__init__(builder)
         self.initial: dict[tuple[Any, ...], Any] = {}
         self.final: dict[tuple[Any, ...], Any] | None = None

@@ -4,7 +4,7 @@ Entry: `Passes`, called by `graph.builder`, `graph.serialized` and `graph.torch_
 A new effect is one module here and one row in the table.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite.graph.core.effect import GraphEffect
 from dynamo_lite.graph.core.state import AmbientState
@@ -25,6 +25,9 @@ from .symbolic_sizes import SymbolicSizes
 from .used_gradients import UsedGradients
 from .wrapper_classes import WrapperClasses
 from .written_data import WrittenData
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
 
 
 class Passes(NamedTuple):
@@ -56,7 +59,12 @@ class Passes(NamedTuple):
     fakes: FakeTensors
 
 
-CLASSES: tuple[type[GraphEffect], ...] = tuple(Passes.__annotations__.values())
+def effects_of(builder: "GraphBuilder | None") -> Passes:
+    """The effects around the graph of this builder; None: around a graph that was read from the warm cache."""
+    return Passes._make([cls(builder) for cls in CLASSES])
+
+
+CLASSES: tuple[Any, ...] = tuple(Passes.__annotations__.values())
 
 
 def overriding(name: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ Invariant: a tensor that gets other data after the graph is not the tensor that 
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,17 +17,18 @@ from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
 from dynamo_lite.graph.core.values import TensorValue
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.builder import GraphBuilder
+    pass
 
 
+@dataclass(eq=False)
 class AssignedData(GraphEffect):
     """`values`: the inputs to whose `data` something is assigned after the graph. `positions`: those of them that the compiled graph gets
     an alias of, if it keeps anything for gradients."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.values: list[TensorValue] = []
-        self.positions: list[int] = []
+    kept = "positions"
+
+    values: list[TensorValue] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
 
     def finish(self, results: list[Node]) -> None:
         if self.values and self.builder.returns_gradients:
@@ -35,12 +37,6 @@ class AssignedData(GraphEffect):
 
     def call_wrapper(self) -> Wrapper | None:
         return functools.partial(with_aliases, self.positions) if self.positions else None
-
-    def write_data(self, writer: Any) -> Any:
-        return self.positions or None
-
-    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
-        self.positions = data
 
 
 def with_aliases(replaced: list[int], compiled: Compiled) -> Compiled:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
-from dynamo_lite.exc import Refused, Unsupported, unsupported
+from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import functional, module_hooks
 from dynamo_lite.graph.core.autograd import SLUG, history
 from dynamo_lite.graph.core.effect import GraphEffect
@@ -135,6 +136,7 @@ def _follows(item: Node, parent: Node) -> bool:
     return node is parent
 
 
+@dataclass(eq=False)
 class BackwardSplit(GraphEffect):
     """The hooks and the stages of backward passes in the traced code.
 
@@ -146,14 +148,18 @@ class BackwardSplit(GraphEffect):
     - `stages`: the nodes that compute the gradients of a stage.
     """
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.hook_calls: dict[Node, Any] = {}
-        self.tensor_hooks: dict[Node, list[Any]] = {}
-        self.body_hooks: dict[Node, Any] = {}
-        self.cuts: dict[Node, dict[Node, Node]] = {}
-        self.cut_step = 0
-        self.stages: set[Node] = set()
+    never_kept = {
+        "hook_calls": "a graph of a module with backward hooks",
+        "tensor_hooks": "a graph with hooks of tensors that a backward pass follows",
+        "cuts": "a graph whose backward pass is taken in stages",
+    }
+
+    hook_calls: dict[Node, Any] = field(default_factory=dict)
+    tensor_hooks: dict[Node, list[Any]] = field(default_factory=dict)
+    body_hooks: dict[Node, Any] = field(default_factory=dict)
+    cuts: dict[Node, dict[Node, Node]] = field(default_factory=dict)
+    cut_step: int = 0
+    stages: set[Node] = field(default_factory=set)
 
     def kept_nodes(self) -> set[Node]:
         """Nodes by which this effect knows tensors."""
@@ -179,12 +185,6 @@ class BackwardSplit(GraphEffect):
             _refuse("the history of a result, used for gradients in the graph", self.cut_step)
         if call is not None and not call.is_registered:
             _refuse("a backward hook made by the traced code", call.step)
-
-    def write_data(self, writer: Any) -> Any:
-        if self.hook_calls:
-            raise Refused("a graph of a module with backward hooks")
-        if self.cuts or self.tensor_hooks:
-            raise Refused("a graph whose backward pass is taken in stages")
 
 
 def _refuse(why: str, step: int) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
 
 from dynamo_lite.config import config
-from dynamo_lite.exc import Refused, Unsupported, format_location
+from dynamo_lite.exc import Unsupported, format_location
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
@@ -26,7 +27,6 @@ from dynamo_lite.record import STATS
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-    from dynamo_lite.graph.builder import GraphBuilder
     from dynamo_lite.graph.core.values import TensorValue
     from dynamo_lite.interp.frame import Frame
     from dynamo_lite.variables.protocol.base import VariableTracker
@@ -71,19 +71,22 @@ class Conditions(NamedTuple):
     failing: list[tuple[Node, str]]
 
 
+@dataclass(eq=False)
 class Checks(GraphEffect):
     """The checks of one graph. `failing`: the branches of the region whose checks have failed too often; None: a graph break is no way out,
     so they may fail for ever."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.failing: set[Place] | None = None
-        if builder is not None and not (builder.tr.region.fullgraph or config.error_on_graph_break):
-            self.failing = builder.tr.region.failing
-        self.found: list[Check] = []
-        self.n_results = 0
-        self.failures = 0
-        self.wrapper: Wrapper | None = None
+    never_kept = {"found": "a graph with checks of data"}
+
+    failing: set[Place] | None = None
+    found: list[Check] = field(default_factory=list)
+    n_results: int = 0
+    failures: int = 0
+    wrapper: Wrapper | None = None
+
+    def __post_init__(self) -> None:
+        if self.builder is not None and not (self.builder.tr.region.fullgraph or config.error_on_graph_break):
+            self.failing = self.builder.tr.region.failing
 
     def __bool__(self) -> bool:
         return bool(self.found)
@@ -154,10 +157,6 @@ class Checks(GraphEffect):
     def call_wrapper(self) -> Wrapper | None:
         """Raises CheckFailed when a check has failed. There is none until `require_undoable` has looked at the graph."""
         return self.wrapper
-
-    def write_data(self, writer: Any) -> Any:
-        if self.found:
-            raise Refused("a graph with checks of data")
 
     # -- when the graph has run
 

@@ -6,6 +6,7 @@ Invariant: no compiler gets such a graph: its tensors have no data.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch._subclasses.fake_tensor import FakeTensor
@@ -15,17 +16,15 @@ from dynamo_lite.graph.core.effect import GraphEffect
 from dynamo_lite.record import AS_CAPTURED, OF_FAKES
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.builder import GraphBuilder
     from dynamo_lite.guards.ir import GuardNode
 
 
+@dataclass(eq=False)
 class FakeTensors(GraphEffect):
     """`are_there`: whether the graph computes with them. `first`: the path of one that has come in, and itself."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.are_there = False
-        self.first: tuple[GuardNode | None, FakeTensor] | None = None
+    are_there: bool = False
+    first: tuple[GuardNode | None, FakeTensor] | None = None
 
     def meet(self) -> None:
         """From now on the graph computes with them."""

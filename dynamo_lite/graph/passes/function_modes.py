@@ -6,6 +6,7 @@ Invariant: a mode sees each torch function of the program once: the trace asks i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch.fx import Node
@@ -14,17 +15,16 @@ from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.effect import GraphEffect, Wrapper
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.builder import GraphBuilder
+    pass
 
 
+@dataclass(eq=False)
 class FunctionModes(GraphEffect):
     """`are_around`: whether there are any. A graph under modes is not kept (`serialized.write_ambient`)."""
 
     takes_boxed = True
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.are_around = False
+    are_around: bool = False
 
     def finish(self, results: list[Node]) -> None:
         self.are_around = bool(modes.around())

@@ -8,21 +8,21 @@ Invariant: a module and its hooks live as long as somebody may ask for the gradi
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
 from dynamo_lite.graph.core.module_hooks import Registration
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.builder import GraphBuilder
+    pass
 
 
+@dataclass(eq=False)
 class HookLifetimes(GraphEffect):
     """`registrations`: those of the calls of modules in the graph."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.registrations: list[Registration] = []
+    registrations: list[Registration] = field(default_factory=list)
 
     def call_wrapper(self) -> Wrapper | None:
         return functools.partial(with_hooks, self.registrations) if self.registrations else None

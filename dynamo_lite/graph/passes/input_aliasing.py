@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +26,7 @@ from dynamo_lite.graph.core.storages import origin, origins
 from dynamo_lite.graph.core.values import TensorValue
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.builder import GraphBuilder
+    pass
 
 
 class Reach(NamedTuple):
@@ -36,14 +37,13 @@ class Reach(NamedTuple):
     size: int | None
 
 
+@dataclass(eq=False)
 class InputAliasing(GraphEffect):
     """`changed`: the tensors whose data operators have changed. `reaches`: the inputs whose memory is compared, if one of several tensors
     is changed in place; else nothing."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.changed: set[TensorValue] = set()
-        self.reaches: list[Reach] = []
+    changed: set[TensorValue] = field(default_factory=set)
+    reaches: list[Reach] = field(default_factory=list)
 
     def on_write(
         self, target: object, args: tuple[Any, ...], values: dict[Any, Any], written: list[tuple[TensorValue, int]]

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
 
-from dynamo_lite.exc import Refused, Unsupported, unsupported
+from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.autograd import SLUG, history
 from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
@@ -86,16 +87,17 @@ class Revived(NamedTuple):
     kind: Leaf
 
 
+@dataclass(eq=False)
 class Leaves(GraphEffect):
     """`made`: tensors that begin to require gradients in the graph. `viewed`: views made without gradients, leaves as well → the tensors
     that they are views of. `revived`: the inputs that become leaves of another kind."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.made: dict[TensorValue, MadeLeaf] = {}
-        self.viewed: dict[TensorValue, TensorValue] = {}
-        self._revived: list[tuple[Node | None, Node, Leaf]] = []
-        self.revived: list[Revived] = []
+    never_kept = {"revived": "a graph in which tensors become other leaves"}
+
+    made: dict[TensorValue, MadeLeaf] = field(default_factory=dict)
+    viewed: dict[TensorValue, TensorValue] = field(default_factory=dict)
+    _revived: list[tuple[Node | None, Node, Leaf]] = field(default_factory=list)
+    revived: list[Revived] = field(default_factory=list)
 
     # -- while the graph is built
 
@@ -219,10 +221,6 @@ class Leaves(GraphEffect):
 
     def call_wrapper(self) -> Wrapper | None:
         return functools.partial(with_revived, self.revived) if self.revived else None
-
-    def write_data(self, writer: Any) -> Any:
-        if self.revived:
-            raise Refused("a graph in which tensors become other leaves")
 
 
 def _base(builder: GraphBuilder, value: TensorValue) -> TensorValue:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -55,12 +56,11 @@ class Aliases(NamedTuple):
     results: list[tuple[bool, int]]
 
 
+@dataclass(eq=False)
 class OutputAliasing(GraphEffect):
     """`aliases`: the operators that run after the graph, None if there are none."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.aliases: Aliases | None = None
+    aliases: Aliases | None = None
 
     def finish(self, results: list[Node]) -> None:
         """The results become those of the compiled graph."""

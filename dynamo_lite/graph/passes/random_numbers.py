@@ -9,6 +9,7 @@ one that is named without need costs a copy.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from torch.fx import GraphModule, Node
@@ -27,13 +28,14 @@ OVERWRITING = frozenset(
 """Methods that replace all elements of a tensor whatever they were."""
 
 
+@dataclass(eq=False)
 class RandomNumbers(GraphEffect):
     """`nodes`: the operators that draw random numbers. `unused`: the names of those that draw them in vain."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.nodes: list[Node] = []
-        self.unused: list[str] = []
+    kept = "unused"
+
+    nodes: list[Node] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
 
     def on_node(self, node: Node, outcome: Propagation, tensors: Sequence[TensorValue]) -> None:
         if outcome.is_random and self.builder.scope is None:
@@ -44,12 +46,6 @@ class RandomNumbers(GraphEffect):
             self.unused = unused_random(self.builder, self.nodes)
         if self.unused:
             module.meta[UNUSED_RANDOM] = self.unused
-
-    def write_data(self, writer: Any) -> Any:
-        return self.unused or None
-
-    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
-        self.unused = data
 
 
 def unused_random(builder: GraphBuilder, drawing: list[Node]) -> list[str]:

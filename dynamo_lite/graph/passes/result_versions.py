@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,17 +20,18 @@ from dynamo_lite.graph.core.storages import counter
 from dynamo_lite.graph.core.values import TensorValue
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.builder import GraphBuilder
+    pass
 
 
+@dataclass(eq=False)
 class ResultVersions(GraphEffect):
     """`writes`: which tensors operators have changed, and how many times. `counts`: the outputs that the graph has changed in place and
     that no input shares a counter with, and how many times it has."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.writes: list[tuple[TensorValue, int]] = []
-        self.counts: list[tuple[int, int]] = []
+    kept = "counts"
+
+    writes: list[tuple[TensorValue, int]] = field(default_factory=list)
+    counts: list[tuple[int, int]] = field(default_factory=list)
 
     def on_write(
         self, target: object, args: tuple[Any, ...], values: dict[Any, Any], written: list[tuple[TensorValue, int]]
@@ -57,12 +59,6 @@ class ResultVersions(GraphEffect):
 
     def call_wrapper(self) -> Wrapper | None:
         return functools.partial(with_counts, self.counts) if self.counts else None
-
-    def write_data(self, writer: Any) -> Any:
-        return self.counts or None
-
-    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
-        self.counts = data
 
 
 def with_counts(counts: list[tuple[int, int]], compiled: Compiled) -> Compiled:

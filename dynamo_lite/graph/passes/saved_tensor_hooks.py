@@ -8,28 +8,29 @@ that return what they got.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
-from dynamo_lite.exc import Refused
 from dynamo_lite.graph.core.effect import Captured, Compiled, GraphEffect, Replacement, Wrapper
 from dynamo_lite.graph.core.saved_tensors import are_lossless, closed
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.builder import GraphBuilder
+    pass
 
 
+@dataclass(eq=False)
 class SavedTensorHooks(GraphEffect):
     """`regions`: the blocks with hooks that the traced code has, in order. `is_recorded`: whether autograd keeps tensors of the graph."""
 
     takes_boxed = True
+    kept = "is_recorded"
+    never_kept = {"regions": "a graph with hooks of saved tensors"}
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.regions: list[Any] = []
-        self.is_recorded = False
+    regions: list[Any] = field(default_factory=list)
+    is_recorded: bool = False
 
     def finish(self, results: list[Node]) -> None:
         self.is_recorded = self.builder.records_gradients
@@ -39,14 +40,6 @@ class SavedTensorHooks(GraphEffect):
 
     def call_wrapper(self) -> Wrapper | None:
         return closing if self.regions else None
-
-    def write_data(self, writer: Any) -> Any:
-        if self.regions:
-            raise Refused("a graph with hooks of saved tensors")
-        return self.is_recorded or None
-
-    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
-        self.is_recorded = data
 
 
 def closing(compiled: Compiled) -> Compiled:

@@ -8,6 +8,7 @@ Invariant: the machinery of symbols (`shapes.symbols`) is loaded with the first 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -29,20 +30,20 @@ from dynamo_lite.markers import HAS_MARKS
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
-    from dynamo_lite.graph.builder import GraphBuilder
     from dynamo_lite.graph.core.fake import Propagator
     from dynamo_lite.graph.shapes.symbols import Symbols
     from dynamo_lite.record import Function
 
 
+@dataclass(eq=False)
 class SymbolicSizes(GraphEffect):
     """`known`: the symbols of the trace; None if there are none. `stored`: those of a graph that was read."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.known: Symbols | None = None
-        self.stored: StoredSizes | None = None
-        if builder is not None and (config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops):
+    known: Symbols | None = None
+    stored: StoredSizes | None = None
+
+    def __post_init__(self) -> None:
+        if self.builder is not None and (config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops):
             self.needs_symbols()  # operators make new ones
 
     def needs_symbols(self) -> Symbols:

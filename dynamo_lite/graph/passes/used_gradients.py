@@ -8,6 +8,7 @@ them once more.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,17 +19,18 @@ from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
 from dynamo_lite.graph.core.functional import cut
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.builder import GraphBuilder
+    pass
 
 
+@dataclass(eq=False)
 class UsedGradients(GraphEffect):
     """`are_asked_for`: the graph computes gradients. `outputs`: the positions of the results whose gradients it has used up. They require
     gradients, and asking for these raises."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.are_asked_for = False
-        self.outputs: list[int] = []
+    kept = "outputs"
+
+    are_asked_for: bool = False
+    outputs: list[int] = field(default_factory=list)
 
     def finish(self, results: list[Node]) -> None:
         """The graph detaches these outputs."""
@@ -55,12 +57,6 @@ class UsedGradients(GraphEffect):
 
     def call_wrapper(self) -> Wrapper | None:
         return functools.partial(with_freed, self.outputs) if self.outputs else None
-
-    def write_data(self, writer: Any) -> Any:
-        return self.outputs or None
-
-    def read_data(self, data: Any, reader: Any, graph: Any) -> None:
-        self.outputs = data
 
 
 def _is_freed(value: object, leaves: list[Any]) -> bool:

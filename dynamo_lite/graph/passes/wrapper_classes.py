@@ -8,12 +8,13 @@ Invariant: a class whose `__torch_function__` is code of the program is asked on
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import GraphModule, Node
 
-from dynamo_lite.exc import Refused, Restart
+from dynamo_lite.exc import Restart
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.effect import GraphEffect, Wrapper
 from dynamo_lite.graph.core.wrapper_tensors import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _C = torch._C
 
 
+@dataclass(eq=False)
 class WrapperClasses(GraphEffect):
     """`parts`: id of a fake tensor that is part of a wrapper → the facts about it. `is_below`: the trace asks classes about torch
     functions; while the graph runs nobody does. `runs_overrides`: torch asks such a class while the graph runs. `asks_by_node`: it is asked
@@ -41,13 +43,17 @@ class WrapperClasses(GraphEffect):
 
     takes_boxed = True
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.parts: dict[int, WrapperPart] = {}
-        self.is_below = False
-        self.runs_overrides = False
-        self.unseen: str | None = None
-        self.asks_by_node = builder is not None and builder.tr.analysis.asks_by_node
+    never_kept = {"is_below": "a graph that runs below the protocol of its tensors' classes"}
+
+    parts: dict[int, WrapperPart] = field(default_factory=dict)
+    is_below: bool = False
+    runs_overrides: bool = False
+    asks_by_node: bool = False
+    unseen: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.builder is not None:
+            self.asks_by_node = self.builder.tr.analysis.asks_by_node
 
     def meet(self, value: torch.Tensor, follow: Callable[[Any], None]) -> None:
         """A wrapper tensor comes into the graph: `follow(tr)` has the trace ask its class about torch functions, if that is code of the
@@ -73,10 +79,6 @@ class WrapperClasses(GraphEffect):
 
     def call_wrapper(self) -> Wrapper | None:
         return modes.below if self.is_below else None
-
-    def write_data(self, writer: Any) -> Any:
-        if self.is_below:
-            raise Refused("a graph that runs below the protocol of its tensors' classes")
 
 
 def unseen_by_compilers(builder: GraphBuilder) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -35,14 +36,13 @@ class WrittenInput(NamedTuple):
     by_data: bool
 
 
+@dataclass(eq=False)
 class WrittenData(GraphEffect):
     """`counters`: the paths of version counters that the traced code reads, and whose they are. `inputs`: those whose counters the wrapper
     sets."""
 
-    def __init__(self, builder: GraphBuilder | None) -> None:
-        super().__init__(builder)
-        self.counters: dict[Any, TensorValue] = {}
-        self.inputs: list[WrittenInput] = []
+    counters: dict[Any, TensorValue] = field(default_factory=dict)
+    inputs: list[WrittenInput] = field(default_factory=list)
 
     def paths_to_read(self) -> Iterable[Any]:
         return self.counters
