@@ -34,7 +34,7 @@ _ASKED = object()
 _VARIES = object()
 
 
-def known_number(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> bool:
+def known_number(tr: Trace, value: torch.Tensor, source: GuardNode) -> bool:
     """Whether the data of an input are known; then guarded. Remembers them for the next compilation."""
     if not _is_kept(value, source):
         return False
@@ -51,7 +51,7 @@ def known_number(tr: Trace, value: torch.Tensor, source: GuardNode | None) -> bo
     return True
 
 
-def _is_kept(value: torch.Tensor, source: GuardNode | None) -> bool:
+def _is_kept(value: torch.Tensor, source: GuardNode) -> bool:
     return (
         dynamic_shapes.is_buffer(source)
         and type(value) is torch.Tensor

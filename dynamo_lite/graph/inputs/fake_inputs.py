@@ -64,7 +64,7 @@ def have_one_mode(value: FakeTensor, other: FakeTensor) -> bool:
     return value.fake_mode is other.fake_mode
 
 
-def check_input(builder: GraphBuilder, value: FakeTensor, source: GuardNode | None) -> None:
+def check_input(builder: GraphBuilder, value: FakeTensor, source: GuardNode) -> None:
     """A `FakeTensor` comes into a graph. Break for one whose sizes, or data, guards can't tell, and for one of another mode than the
     others, at which operators raise."""
     mode, first = modes.fake_mode(), builder.passes.fakes.first

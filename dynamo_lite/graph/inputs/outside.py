@@ -52,13 +52,13 @@ class Outside:
             node.meta["example_value"] = value
         return node
 
-    def tensor(self, value: torch.Tensor, source: GuardNode | None) -> Any:
+    def tensor(self, value: torch.Tensor, source: GuardNode) -> Any:
         """The model of a real tensor, guarded. Its placeholder is made when something uses it."""
         vt = MODELS.tensor(self.value(value, source))
         vt.source, vt.value = source, value
         return vt
 
-    def value(self, value: torch.Tensor, source: GuardNode | None) -> TensorValue:
+    def value(self, value: torch.Tensor, source: GuardNode) -> TensorValue:
         """The graph value of a real tensor, guarded."""
         origin = ("input", source, value)
         if type(value) is FakeTensor:
@@ -77,7 +77,7 @@ class Outside:
             give_nested_int(self.builder, self.propagator.fake_of(made), value, source)
         return made
 
-    def wrapper(self, value: torch.Tensor, source: GuardNode | None) -> TensorValue:
+    def wrapper(self, value: torch.Tensor, source: GuardNode) -> TensorValue:
         """The graph value of a real wrapper tensor, guarded."""
         fake, free = fake_wrapper(self.builder, value, source)
         self.tr.guard(source, ir.PYTHON, SameDescription(value, free))
@@ -90,7 +90,7 @@ class Outside:
                 )
         return made
 
-    def _plain_input(self, value: torch.Tensor, source: GuardNode | None, origin: object) -> TensorValue:
+    def _plain_input(self, value: torch.Tensor, source: GuardNode, origin: object) -> TensorValue:
         if HAS_MARKS in value.__dict__:
             check_marks(value, spoken(source, self.tr))
         is_parameter = isinstance(value, torch.nn.Parameter)
@@ -112,23 +112,23 @@ class Outside:
         fake = self.propagator.symbolic_fake(size, stride, value)
         return TensorValue(meta_of_fake(fake), origin=origin, fake=fake)
 
-    def _guard_tensor(self, value: torch.Tensor, source: GuardNode | None, spec: tuple[Any, ...]) -> None:
+    def _guard_tensor(self, value: torch.Tensor, source: GuardNode, spec: tuple[Any, ...]) -> None:
         if type(value) is FakeTensor:
             self.tr.guard(source, ir.PYTHON, SameFake(value, spec))
         else:
             self.tr.guard(source, ir.TENSOR, spec)
 
-    def own_strides(self, value: torch.Tensor, source: GuardNode | None, has_symbols: bool) -> frozenset[int]:
+    def own_strides(self, value: torch.Tensor, source: GuardNode, has_symbols: bool) -> frozenset[int]:
         """The dimensions of an input whose stride is a symbol of its own."""
         if isinstance(value, torch.nn.Parameter) and config.force_parameter_static_shapes:
             return dynamic_shapes.NONE
         return dynamic_shapes.symbolic_strides(self.tr, source, value.shape, value.stride(), has_symbols)
 
-    def int_if_dynamic(self, value: int, source: GuardNode | None) -> Any:
+    def int_if_dynamic(self, value: int, source: GuardNode) -> Any:
         """The model of an int from outside if it is to be symbolic, else None."""
         return self.symint(value, source) if dynamic_shapes.is_dynamic_int(self.tr, value, source) else None
 
-    def float_if_dynamic(self, value: float, source: GuardNode | None) -> Any:
+    def float_if_dynamic(self, value: float, source: GuardNode) -> Any:
         """The model of a float from outside if it is one that varies, else None."""
         if not dynamic_shapes.is_dynamic_float(self.tr, value, source):
             return None
@@ -137,7 +137,7 @@ class Outside:
         vt.source, vt.real = source, value
         return vt
 
-    def symint(self, value: int, source: GuardNode | None) -> Any:
+    def symint(self, value: int, source: GuardNode) -> Any:
         """The model of an int whose value is not fixed."""
         self.tr.guard(source, ir.TYPE_IS, int)
         vt = MODELS.symbol(self.builder.symbols.int_of(value, source))

@@ -50,7 +50,7 @@ class _Tensor:
         return bool(own) or any(p.varies for p in self.parts.values())
 
 
-def fake_wrapper(builder: GraphBuilder, value: torch.Tensor, source: GuardNode | None) -> tuple[torch.Tensor, Free]:
+def fake_wrapper(builder: GraphBuilder, value: torch.Tensor, source: GuardNode) -> tuple[torch.Tensor, Free]:
     """The fake of a real wrapper tensor, and what guards must leave open. Raises `Unsupported` if there is none."""
     with _C.DisableTorchFunctionSubclass():
         plan = _plan(builder, value, source, None)
@@ -82,7 +82,7 @@ def _is_data(value: Any) -> bool:
 _DATA = (bool, int, float, str, type, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
-def _plan(builder: GraphBuilder, value: torch.Tensor, source: GuardNode | None, owner: _Tensor | None) -> _Tensor:
+def _plan(builder: GraphBuilder, value: torch.Tensor, source: GuardNode, owner: _Tensor | None) -> _Tensor:
     tr = builder.tr
     whole = owner or _Tensor(value, source, dynamic_shapes.NONE, dynamic_shapes.NONE, dynamic_shapes.NONE, False)
     fixed = isinstance(whole.value, torch.nn.Parameter)
@@ -119,7 +119,7 @@ def _fake_part(builder: GraphBuilder, plan: _Tensor) -> tuple[torch.Tensor, Free
     return fake, free
 
 
-def give_nested_int(builder: GraphBuilder, fake: Any, value: torch.Tensor, source: GuardNode | None) -> None:
+def give_nested_int(builder: GraphBuilder, fake: Any, value: torch.Tensor, source: GuardNode) -> None:
     """Let the fake of a tensor of offsets stand for the same nested int as the tensor does."""
     known = nested_int_of(value)
     if known is not None:
@@ -198,7 +198,7 @@ def settle_inputs(builder: GraphBuilder) -> None:
     builder.propagator.mode.reset_nt_tensor_id_counter()
 
 
-def _settle(builder: GraphBuilder, fake: Any, value: torch.Tensor, source: GuardNode | None) -> None:
+def _settle(builder: GraphBuilder, fake: Any, value: torch.Tensor, source: GuardNode) -> None:
     if is_wrapper(fake):
         for name in part_names(fake):
             _settle(builder, getattr(fake, name), getattr(value, name), builder.tr.source(source, ir.ATTR, name))

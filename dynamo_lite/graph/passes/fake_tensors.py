@@ -24,7 +24,7 @@ class FakeTensors(GraphEffect):
     """`are_there`: whether the graph computes with them. `first`: the path of one that has come in, and itself."""
 
     are_there: bool = False
-    first: tuple[GuardNode | None, FakeTensor] | None = None
+    first: tuple[GuardNode, FakeTensor] | None = None
 
     def meet(self) -> None:
         """From now on the graph computes with them."""
