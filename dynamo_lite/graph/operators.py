@@ -24,6 +24,7 @@ from .core.default_dtype import needed_dtype
 from .core.fake import MEMO, span
 from .core.meta import meta_of_fake
 from .core.nodes import NodeMeta, item_node, set_meta
+from .core.operator_names import VIEWS_IN_PLACE, may_write
 from .core.storages import check_views, is_no_view, is_of_an_input
 from .core.values import (
     ArgumentResult,
@@ -39,7 +40,7 @@ from .core.values import (
     has_constant,
 )
 from .core.varying_floats import FloatValue, is_indifferent, present
-from .core.wrapper_tensors import is_asked, is_wrapper, may_write, pin_parts
+from .core.wrapper_tensors import is_asked, is_wrapper, pin_parts
 from .core.writes import check_out, resizes_silently
 from .inputs.buffers import ask
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
@@ -390,11 +391,6 @@ _WITHOUT_EFFECTS = frozenset({"torch.nn.functional", "torch.functional"})
 
 _SCHEMA_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 """Operators whose arguments are of the types that their schema names."""
-
-VIEWS_IN_PLACE = frozenset(
-    {"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_"}
-)
-"""The methods that make a tensor another view of the storage that it has."""
 
 
 def _has_gradients(result: Any) -> bool:

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.graph import torch_runtime
+from dynamo_lite.graph.passes import input_aliasing
 from dynamo_lite.testing import CompileCounterWithBackend, same
 from tests.helpers.capturing import new_region
 
@@ -124,7 +124,7 @@ def test_batch_norm_for_inference_changes_nothing(monkeypatch):
     def fn(a, mean, var):
         return F.batch_norm(a, mean, var, training=False)
 
-    monkeypatch.setattr(torch_runtime, "apart", None)
+    monkeypatch.setattr(input_aliasing, "apart", None)
     args = torch.arange(12.0).reshape(4, 3), torch.zeros(3), torch.ones(3)
     assert same(fn(*args), dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)(*args))
 

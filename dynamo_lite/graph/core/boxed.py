@@ -24,9 +24,10 @@ from dynamo_lite.isa.eager_fallback import Place
 from dynamo_lite.isa.lift import lift
 
 from .failure import is_own
-from .float_inputs import FloatValue
+from .operator_names import has_tag
 from .state import SETTINGS, leave_autocast
 from .values import SymValue
+from .varying_floats import FloatValue
 
 
 def boxed_form(compiled: Callable[..., Any]) -> BoxedCallable | None:
@@ -105,7 +106,7 @@ def takes_any_data(name: str) -> bool:
     """Whether an operator of this name raises for no data, apart from the integers that divisions refuse and tensors in the places of
     numbers."""
     name = name.removeprefix("_foreach_")
-    return name in _ANY_DATA or name in _TENSORS or _is_pointwise(name)
+    return name in _ANY_DATA or name in _TENSORS or has_tag(name, torch.Tag.pointwise)
 
 
 def _nodes_in(value: object) -> list[Node]:
@@ -124,13 +125,6 @@ def _name_of(target: Any) -> str:
     if getattr(target, "__module__", None) == "_operator":
         return _OPERATORS.get(name, name)
     return _OPERATORS.get(name.strip("_"), name.strip("_")) if name.startswith("__") else name
-
-
-def _is_pointwise(name: str) -> bool:
-    packet = getattr(torch.ops.aten, name, None)
-    return packet is not None and any(
-        torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads()
-    )
 
 
 def _meta_of(node: Node) -> Any:

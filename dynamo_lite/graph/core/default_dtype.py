@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_iter
 
 from dynamo_lite.exc import Unsupported
 
+from .operator_names import may_write
 from .values import ConstantResult, SequenceResult, TensorResult, TensorValue
 from .varying_floats import FloatValue
-from .wrapper_tensors import may_write
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder

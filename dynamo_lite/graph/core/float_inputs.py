@@ -17,8 +17,9 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from .operator_names import operator_name
 from .values import SymValue, TensorValue
-from .varying_floats import FloatValue, operator_name
+from .varying_floats import FloatValue
 
 
 def _subject(node: Node) -> Any:
@@ -213,94 +214,75 @@ def _arithmetic(w: _Writer, node: Node) -> Node | None:
 
 
 def _scaled_sum(w: _Writer, node: Node) -> Node | None:
-    """`x.add(y, alpha=f)`."""
+    """`x.add(y, alpha=f)`, `torch._foreach_add(xs, ys, alpha=f)`."""
+    each = _is_each(node)
     if not node.kwargs:
-        return _arithmetic(w, node)
-    if set(node.kwargs) != {"alpha"} or len(node.args) != 2 or w.is_float(node.args[1]):
+        return _each(w, node) if each else _arithmetic(w, node)
+    if set(node.kwargs) != {"alpha"} or len(node.args) != 2 or w.is_float(node.args[1]) or not _keeps_types(node):
         return None
     x, y = map(w.argument, node.args)
-    return w.graph.create_node(node.op, node.target, (x, w.call(operator.mul, y, w.argument(node.kwargs["alpha"]))))
+    term = w.call(torch._foreach_mul if each else operator.mul, y, w.argument(node.kwargs["alpha"]))
+    return w.graph.create_node(node.op, node.target, (x, term))
 
 
-def _scaled_term(function: object) -> Form:
-    """`x.addcdiv(a, b, value=f)`."""
+def _scaled_term(function: object, function_of_lists: object) -> Form:
+    """`x.addcdiv(a, b, value=f)`, `torch._foreach_addcdiv(xs, as, bs, f)`."""
 
     def form(w: _Writer, node: Node) -> Node | None:
-        if set(node.kwargs) != {"value"} or len(node.args) != 3:
+        args = [*node.args, *node.kwargs.values()]
+        if len(args) != 4 or not w.is_float(args[3]) or not _keeps_types(node):
             return None
-        x, a, b = map(w.argument, node.args)
-        term = w.call(operator.mul, w.call(function, a, b), w.argument(node.kwargs["value"]))
-        return w.graph.call_method("add_" if _name(node).endswith("_") else "add", (x, term))
+        x, a, b, factor = map(w.argument, args)
+        return _add_product(w, node, x, w.call(function_of_lists if _is_each(node) else function, a, b), factor)
 
     return form
 
 
 def _interpolation(w: _Writer, node: Node) -> Node | None:
-    """`x.lerp(end, f)`."""
+    """`x.lerp(end, f)`, `torch._foreach_lerp(xs, ends, f)`."""
     args = [*node.args, *node.kwargs.values()]
-    if len(args) != 3 or not w.is_float(args[2]):
+    if len(args) != 3 or not w.is_float(args[2]) or not _keeps_types(node):
         return None
     start, end, weight = map(w.argument, args)
-    term = w.call(operator.mul, w.call(operator.sub, end, start), weight)
-    return w.graph.call_method("add_" if _name(node).endswith("_") else "add", (start, term))
+    difference = w.call(torch._foreach_sub if _is_each(node) else operator.sub, end, start)
+    return _add_product(w, node, start, difference, weight)
 
 
-def _keep_their_type(node: Node) -> bool:
-    """Whether all tensors stay of their type when one of a single double takes part."""
-    metas = [value.meta for n in node.all_input_nodes if isinstance(value := _subject(n), TensorValue)]
-    return all(m.ndim and (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas)
+def _add_product(w: _Writer, node: Node, x: Any, term: Node, factor: Any) -> Node:
+    """`x + term * factor`; in place if the node's operator is."""
+    in_place = _name(node).endswith("_")
+    if _is_each(node):
+        term = w.call(torch._foreach_mul, term, factor)
+        return w.call(torch._foreach_add_ if in_place else torch._foreach_add, x, term)
+    return w.graph.call_method("add_" if in_place else "add", (x, w.call(operator.mul, term, factor)))
 
 
 def _each(w: _Writer, node: Node) -> Node | None:
-    """`_foreach_mul(tensors, f)`."""
-    if node.kwargs or len(node.args) != 2 or not w.is_float(node.args[1]) or not _keep_their_type(node):
+    """`torch._foreach_mul(xs, f)`."""
+    if node.kwargs or len(node.args) != 2 or not w.is_float(node.args[1]) or not _keeps_types(node):
         return None
     tensors = w.argument(node.args[0])
     return w.call(node.target, tensors, [w.argument(node.args[1])] * len(tensors))
 
 
-def _each_scaled_sum(w: _Writer, node: Node) -> Node | None:
-    if not node.kwargs:
-        return _each(w, node)
-    if set(node.kwargs) != {"alpha"} or len(node.args) != 2 or not _keep_their_type(node):
-        return None
-    factor = w.argument(node.kwargs["alpha"])
-    terms = w.call(torch._foreach_mul, w.argument(node.args[1]), factor)
-    return w.call(node.target, w.argument(node.args[0]), terms)
+def _is_each(node: Node) -> bool:
+    """Whether an operator is for lists of tensors."""
+    return _name(node).startswith("_foreach_")
 
 
-def _each_scaled_term(function: object) -> Form:
-    def form(w: _Writer, node: Node) -> Node | None:
-        args = [*node.args, *node.kwargs.values()]
-        if len(args) != 4 or not w.is_float(args[3]) or not _keep_their_type(node):
-            return None
-        x, a, b, factor = map(w.argument, args)
-        terms = w.call(torch._foreach_mul, w.call(function, a, b), factor)
-        return w.call(torch._foreach_add_ if _name(node).endswith("_") else torch._foreach_add, x, terms)
-
-    return form
-
-
-def _each_interpolation(w: _Writer, node: Node) -> Node | None:
-    args = [*node.args, *node.kwargs.values()]
-    if len(args) != 3 or not w.is_float(args[2]) or not _keep_their_type(node):
-        return None
-    start, end, weight = map(w.argument, args)
-    terms = w.call(torch._foreach_mul, w.call(torch._foreach_sub, end, start), weight)
-    return w.call(torch._foreach_add_ if _name(node).endswith("_") else torch._foreach_add, start, terms)
+def _keeps_types(node: Node) -> bool:
+    """Whether the tensors of a list stay of their type when one of a single double takes part."""
+    metas = [value.meta for n in node.all_input_nodes if isinstance(value := _subject(n), TensorValue)]
+    return not _is_each(node) or all(m.ndim and (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas)
 
 
 _FORMS: dict[str, Form] = {
     **dict.fromkeys(("mul", "div", "pow", "true_divide", "multiply", "divide", "gt", "ge", "lt", "le", "eq", "ne"), _arithmetic),
-    **dict.fromkeys(("add", "sub"), _scaled_sum),
-    "addcdiv": _scaled_term(operator.truediv),
-    "addcmul": _scaled_term(operator.mul),
-    "lerp": _interpolation,
+    **dict.fromkeys(("add", "sub", "_foreach_add", "_foreach_sub"), _scaled_sum),
+    **dict.fromkeys(("addcdiv", "_foreach_addcdiv"), _scaled_term(operator.truediv, torch._foreach_div)),
+    **dict.fromkeys(("addcmul", "_foreach_addcmul"), _scaled_term(operator.mul, torch._foreach_mul)),
+    **dict.fromkeys(("lerp", "_foreach_lerp"), _interpolation),
     **dict.fromkeys(("_foreach_mul", "_foreach_div"), _each),
-    **dict.fromkeys(("_foreach_add", "_foreach_sub"), _each_scaled_sum),
-    "_foreach_addcdiv": _each_scaled_term(torch._foreach_div),
-    "_foreach_addcmul": _each_scaled_term(torch._foreach_mul),
-    "_foreach_lerp": _each_interpolation,
 }  # fmt: skip
 _FORMS.update({f"{name}_": form for name, form in list(_FORMS.items())})
 """Operator → how to write it with tensors in the place of floats; it may decline with None."""

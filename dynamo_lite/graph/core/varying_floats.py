@@ -7,9 +7,7 @@ as the program does, from the inputs of the next call. An operator whose metadat
 
 from __future__ import annotations
 
-import functools
 import math
-import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +17,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.record import Specialization
 
+from .operator_names import has_tag, operator_name
 from .values import SymValue
 
 if TYPE_CHECKING:
@@ -248,29 +247,6 @@ def _name(function: object) -> str:
 # -- operators
 
 
-def operator_name(target: Any) -> str | None:
-    """The operator of torch that a node calls, as the method of tensors is called; None for any other function."""
-    if isinstance(target, str):
-        return target
-    if isinstance(target, torch._ops.OpOverload):
-        return target._opname if target.namespace == "aten" else None
-    if not isinstance(target, types.BuiltinFunctionType):
-        return None
-    name = target.__name__
-    return _OF_OPERATORS.get(name, name) if target.__module__ == "_operator" else name
-
-
-_OF_OPERATORS = {
-    "truediv": "div",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "itruediv": "div_",
-    "ifloordiv": "floor_divide_",
-    "imod": "remainder_",
-    **{f"i{name}": f"{name}_" for name in ("add", "sub", "mul", "pow")},
-}
-
-
 def is_indifferent(target: object, tensors: list[Any]) -> bool:
     """Whether the metadata of the results is the same whatever the floats among the arguments are."""
     if any(t.fake is not None and t.fake.constant is not None for t in tensors):
@@ -282,12 +258,8 @@ def is_indifferent(target: object, tensors: list[Any]) -> bool:
 _WITH_FACTORS = frozenset({"addbmm", "addmm", "addmv", "addr", "baddbmm", "full", "full_like", "new_full"})
 
 
-@functools.cache
 def _keeps_sizes(name: str) -> bool:
     """True for operators that change their argument, compute each element from those at its place, or use floats as factors."""
     if name.startswith("_foreach_") or name.endswith("_") or name in _WITH_FACTORS:
         return True
-    packet = getattr(torch.ops.aten, name, None)
-    if packet is None:
-        return False
-    return any(torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads())
+    return has_tag(name, torch.Tag.pointwise)

@@ -7,7 +7,6 @@ Mirrors `torch/utils/_python_dispatch.py` (`is_traceable_wrapper_subclass`).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -137,25 +136,6 @@ def are_disjoint(one: torch.Tensor, other: torch.Tensor) -> bool:
 def share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Guard: the opposite."""
     return not are_disjoint(one, other)
-
-
-def may_write(target: object, kwargs: dict[str, Any]) -> bool:
-    """Whether an operator of this name may change its arguments in place."""
-    schema = getattr(target, "_schema", None)
-    if schema is not None:
-        return schema.is_mutable
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
-    if name.startswith("__"):
-        return name.startswith("__i") and name not in ("__index__", "__int__", "__invert__", "__iter__")
-    return name.endswith("_") or target in _WRITING or "out" in kwargs
-
-
-_WRITING = frozenset(
-    {
-        operator.setitem,
-        *(f for name, f in vars(operator).items() if name.startswith("__i") and hasattr(operator, name[3:-2])),
-    }
-)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,6 @@ Mirrors `aten/src/ATen/native/native_functions.yaml`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from torch.fx.node import map_arg
 from dynamo_lite.exc import Unsupported, unsupported
 
 from .keep_dynamo_unloaded import without_compiler
+from .operator_names import has_tag
 from .values import SequenceResult, TensorResult, TensorValue
 
 
@@ -110,15 +110,6 @@ Compilers compute the result and copy it, which is right and differs from eager 
 the plain result for all samples of torch's database of operators."""
 
 
-@functools.cache
-def _draws(target: object) -> bool:
-    """Whether a function of torch draws random numbers."""
-    packet = getattr(torch.ops.aten, getattr(target, "__name__", "").partition(".")[0], None)
-    return isinstance(packet, torch._ops.OpOverloadPacket) and any(
-        torch.Tag.nondeterministic_seeded in getattr(packet, name).tags for name in packet.overloads()
-    )
-
-
 def check_out(
     propagator: Any,
     op: str,
@@ -132,7 +123,9 @@ def check_out(
     the result's, which most operators refuse, where the kernel takes no notice of its strides, and where strides decide in which order
     random numbers are drawn."""
     out = kwargs["out"]
-    strides_matter = target in _IGNORE_STRIDES_OF_OUT or _draws(target)
+    strides_matter = target in _IGNORE_STRIDES_OF_OUT or has_tag(
+        getattr(target, "__name__", "").partition(".")[0], torch.Tag.nondeterministic_seeded
+    )
     if strides_matter and isinstance(out, Node) and not values[out].meta.is_contiguous():
         unsupported("tensor-attribute", f"{target.__name__} with out= that is not contiguous")
     rest = {name: value for name, value in kwargs.items() if name != "out"}
@@ -165,10 +158,7 @@ def check_out(
 
 def _casts(target: Any, args: Any, kwargs: dict[str, Any], dtype: torch.dtype, values: dict[Any, Any]) -> bool:
     """Whether an elementwise operator takes an `out=` of this dtype: whether it does so with one element."""
-    overloads = getattr(torch.ops.aten, getattr(target, "__name__", ""), None)
-    if overloads is None or not any(
-        torch.Tag.pointwise in getattr(overloads, name).tags for name in overloads.overloads()
-    ):
+    if not has_tag(getattr(target, "__name__", ""), torch.Tag.pointwise):
         return False
 
     def one(node: Node) -> Any:

@@ -20,8 +20,8 @@ from torch.fx import Node
 from dynamo_lite.dynamism import dynamic_shapes
 from dynamo_lite.exc import Restart
 from dynamo_lite.graph.core import modes
+from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.values import TensorValue
-from dynamo_lite.graph.core.varying_floats import operator_name
 from dynamo_lite.guards import ir
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from torch.nn import functional
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.meta import is_plain
+from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.values import TensorValue
-from dynamo_lite.graph.core.varying_floats import operator_name
 from dynamo_lite.guards.mirror import tensor as matches
 
 if TYPE_CHECKING:

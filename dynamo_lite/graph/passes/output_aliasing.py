@@ -23,6 +23,7 @@ from dynamo_lite.graph.core.autograd import history
 from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
 from dynamo_lite.graph.core.failure import is_own
 from dynamo_lite.graph.core.nodes import read_argument, write_argument
+from dynamo_lite.graph.core.operator_names import VIEWS_IN_PLACE
 from dynamo_lite.graph.core.storages import base_of, is_data, maker
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 
@@ -154,12 +155,7 @@ def _ends_gradients(value: TensorValue) -> bool:
 def _replaces_memory(node: Node) -> bool:
     """Whether an operator makes a tensor another view, or one of other memory."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return name in _OTHER_MEMORY or name.startswith("resize_")
-
-
-_OTHER_MEMORY = frozenset(
-    {"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_", "set_"}
-)
+    return name in VIEWS_IN_PLACE or name == "set_" or name.startswith("resize_")
 
 
 class _Making:

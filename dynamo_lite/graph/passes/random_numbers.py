@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from torch.fx import GraphModule, Node
 
 from dynamo_lite.graph.core.effect import GraphEffect
+from dynamo_lite.graph.core.operator_names import may_write
 from dynamo_lite.graph.core.values import Propagation, SequenceValue, TensorValue
-from dynamo_lite.graph.core.wrapper_tensors import may_write
 from dynamo_lite.record import UNUSED_RANDOM
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from torch.fx import Node
 
 from dynamo_lite.graph.core.autograd import at_the_end
 from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
+from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.storages import is_data, origin
 from dynamo_lite.graph.core.values import TensorValue
-from dynamo_lite.graph.core.varying_floats import operator_name
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
