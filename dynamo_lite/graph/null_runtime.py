@@ -5,8 +5,9 @@ Mirrors the functions of `torch_runtime` and the part of `GraphBuilder` that the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from types import CodeType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -45,34 +46,37 @@ class EmptyGraph:
         """There is no module to make."""
 
 
+def _nothing(*args: object) -> None:
+    """There are no graphs, tracers, sizes and metadata of operators, and no ambient state."""
+
+
+def _never(*args: object) -> bool:
+    """There are no tensors, and nobody else captures."""
+    return False
+
+
+def _write_function(writer: Any, guard: Any) -> tuple[str, Any]:
+    """The argument of a relation between values: a function."""
+    return "function", writer(guard.arg)
+
+
+def _unreachable(*args: object) -> NoReturn:
+    """An empty graph is neither compiled nor kept."""
+    raise AssertionError("an empty graph has nothing to compile")
+
+
 new_graph = EmptyGraph
+compile_graph = write_graph = read_graph = released_again = _unreachable
+release_inputs = tracer = refuse_symbolic_trace = forget = hide_code = write_ambient = check_ambient = recipe_of = (
+    _nothing
+)
+capture_is_off = concerns_torch = has_foreign_slots = holds_tensors = _never
+modes_aside = modes_back = nullcontext
+write_guard = _write_function
+versions: Callable[[], dict[str, Any]] = dict
 KINDS: dict[type, Any] = {}
 FINDERS: dict[str, Any] = {}
 GUARD_FORMS = frozenset({"function"})
-modes_aside = modes_back = nullcontext
-
-
-def capture_is_off() -> bool:
-    """Nothing else traces."""
-    return False
-
-
-def tracer() -> None:
-    """Nobody traces."""
-
-
-def refuse_symbolic_trace(what: str) -> None:
-    """There is no such tracer."""
-
-
-def concerns_torch(code: CodeType, globals_: dict[str, Any], values: tuple[Any, ...]) -> bool:
-    """There are no tensors."""
-    return False
-
-
-def has_foreign_slots() -> bool:
-    """There is no class of tensors."""
-    return False
 
 
 def holds_elsewhere() -> bool:
@@ -80,65 +84,6 @@ def holds_elsewhere() -> bool:
     return True
 
 
-def forget() -> None:
-    """Nothing is remembered."""
-
-
-def hide_code(code: CodeType) -> None:
-    """Nobody else looks at code."""
-
-
-def holds_tensors(value: object) -> bool:
-    """There are no tensors."""
-    return False
-
-
-def release_inputs(failure: object, root: CodeType) -> None:
-    """There are no graphs that could."""
-
-
-def released_again(failure: object, compiled: object) -> NoReturn:
-    """There are no graphs that could."""
-    raise AssertionError
-
-
-def compile_graph(graph: EmptyGraph, backend: object, fullgraph: bool, kept: object = None) -> NoReturn:
-    """Never reached: an empty graph is not compiled."""
-    raise AssertionError("an empty graph has nothing to compile")
-
-
-def write_ambient(writer: object) -> None:
-    """There is no state."""
-
-
-def check_ambient(reader: object, data: None) -> None:
-    """There is no state."""
-
-
-def write_guard(writer: Any, guard: Any) -> Any:
-    """The argument of a relation: a function."""
-    return ("function", writer(guard.arg))
-
-
-def recipe_of(value: object) -> None:
-    """There are no sizes."""
-
-
 def read_guard(reader: Any, form: str, about: object, where: int = -1) -> Any:
-    """The argument again."""
+    """The argument of a relation again."""
     return reader(about)
-
-
-def write_graph(graph: EmptyGraph, writer: object, write_place: object) -> NoReturn:
-    """Never reached."""
-    raise AssertionError("an empty graph is not written")
-
-
-def read_graph(data: object, reader: object, read_place: object, guards: object) -> NoReturn:
-    """Never reached."""
-    raise AssertionError("an empty graph is not written")
-
-
-def versions() -> dict[str, Any]:
-    """There is nothing whose version counts."""
-    return {}

@@ -118,9 +118,10 @@ class OperatorCalls:
             fx_args, fx_kwargs = map_aggregate((fx_args, fx_kwargs), as_dtype)
         node = self._add_operator(tx, made_op, called, fx_args, fx_kwargs)
         if type(result) is ArgumentResult:
-            given = fx_args[result.key] if type(result.key) is int else fx_kwargs[result.key]
+            place: Any = result.key
+            given = fx_args[place] if type(place) is int else fx_kwargs[place]
             node.meta.sequence = SequenceValue(type(given), [values.get(a, a) for a in given])
-            made = args[result.key] if type(result.key) is int else kwargs[result.key]
+            made = args[place] if type(place) is int else kwargs[place]
         else:
             made = self._wrap_result(tx, result, node, tensors, fakes)
         for effect in self.on_node:

@@ -107,7 +107,7 @@ def write_guard(writer: Any, guard: ir.Guard) -> tuple[Any, ...]:
         answers = [(one(), other(), answer) for (one, other), answer in function.answers.items()]
         return "registrations", tuple([(writer(one), writer(other), answer) for one, other, answer in answers])
     kept: Any = getattr(getattr(function, "__self__", None), "__getstate__", None)
-    if guard.kind == ir.GLOBAL_STATE and type(kept) is type(len) and function.__name__ == "check":
+    if guard.kind == ir.GLOBAL_STATE and isinstance(kept, types.BuiltinFunctionType) and function.__name__ == "check":
         return ("state", kept())
     reading = getattr(function, "reads", None)
     if reading is not None:
@@ -170,6 +170,7 @@ def _tensor_spec(value: Any, about: tuple[Any, ...]) -> tuple[Any, ...]:
 def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], int]) -> dict[str, Any]:
     """The data of a graph that has been compiled."""
     module = graph.finish()
+    inputs = [_write_input(i, writer) for i in graph.inputs]
     effects = {name: effect.write_data(writer) for name, effect in graph.passes._asdict().items()}
     if graph.bodies:
         raise Refused("a graph with higher-order operators")
@@ -188,7 +189,7 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
     }
     return {
         "n_nodes": len(nodes),
-        "inputs": [_write_input(i, writer) for i in graph.inputs],
+        "inputs": inputs,
         "objects": sorted(_object_numbers(data)),  # that its nodes need
         "graph": marshal.dumps(data),  # read when somebody asks for the nodes
         "forward": data.pop("code"),

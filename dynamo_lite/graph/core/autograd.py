@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,25 +57,14 @@ def gradients(
 ) -> tuple[list[Any], list[bool]]:
     """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which are in memory of their own; `order` gets
     the positions of those that there are, as they arrive. Raises `Unsupported` if it raises."""
-    caches_casts = torch.is_autocast_cache_enabled()
-    rerun = rerun or Rerun(builder)
-    try:
-        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), rerun.state():
-            torch.set_autocast_cache_enabled(False)
-            values = rerun.go_on()
-            arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
-            with _told(arguments[1], order):
-                fakes = list(torch.autograd.grad(*arguments, **options))
-            if order is not None:  # a pass inside of the pass may have come by as well
-                order[:] = [i for i in dict.fromkeys(order) if fakes[i] is not None]
-            return fakes, _own_memory(fakes, list(values.values()))
-    except Unsupported:
-        raise
-    except Exception as error:
-        let_through(error)
-        return unsupported(SLUG, f"grad: {error}", error)
-    finally:
-        torch.set_autocast_cache_enabled(caches_casts)
+    with (rerun or Rerun(builder)).at_the_end(builder.propagator.dispatcher(), SLUG, "grad") as values:
+        arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
+        with _told(arguments[1], order):
+            fakes = list(torch.autograd.grad(*arguments, **options))
+        if order is not None:  # a pass inside of the pass may have come by as well
+            order[:] = [i for i in dict.fromkeys(order) if fakes[i] is not None]
+        own = _own_memory(fakes, list(values.values()))
+    return fakes, own
 
 
 @contextlib.contextmanager
@@ -93,23 +82,52 @@ def _told(inputs: tuple[torch.Tensor, ...], order: list[int] | None) -> Iterator
 
 
 class Rerun:
-    """The graph so far run on fakes with a history, which goes on where it ended when more has been added."""
+    """The graph so far run on fakes with a history, which goes on where it ended when more has been added. `instead`: the functions that
+    are called in the place of some nodes."""
 
-    def __init__(self, builder: GraphBuilder) -> None:
+    def __init__(self, builder: GraphBuilder, instead: Mapping[Node, Callable[[], Any]] | None = None) -> None:
         self.builder = builder
+        self.instead = instead or {}
         self.values: dict[Node, Any] = {}
         self._ambient: dict[Any, Any] = {}
 
-    def state(self) -> Any:
-        """The ambient state where the run goes on."""
-        return self.builder.state.as_it_was(self._ambient)
+    @contextlib.contextmanager
+    def at_the_end(self, dispatcher: Any, slug: str, what: str) -> Iterator[dict[Node, Any]]:
+        """The values of all nodes, in the ambient state that the graph so far leaves. An exception becomes a break."""
+        builder, caches_casts = self.builder, torch.is_autocast_cache_enabled()
+        try:
+            with builder.propagator.mode, without_compiler, dispatcher, builder.state.as_it_was(self._ambient):
+                torch.set_autocast_cache_enabled(False)
+                with closed():
+                    self._run()
+                self._ambient = builder.state.of_now()
+                yield self.values
+        except Unsupported:
+            raise
+        except Exception as error:
+            let_through(error)
+            unsupported(slug, f"{what}: {error}", error)
+        finally:
+            torch.set_autocast_cache_enabled(caches_casts)
 
-    def go_on(self) -> dict[Node, Any]:
-        """The values of all nodes."""
-        with closed():
-            _run_nodes(self.builder, self.values, {})
-        self._ambient = self.builder.state.of_now()
-        return self.values
+    def _run(self) -> None:
+        builder, values = self.builder, self.values
+        bodies = builder.bodies if builder.scope is None else builder.scope.bodies
+        for node in builder.graph.nodes:
+            if node in values:
+                continue
+            if node.op == "placeholder":
+                values[node] = _fresh(builder.propagator, node)
+            elif node.op == "get_attr":
+                values[node] = bodies[node.target]
+            elif node in self.instead:
+                values[node] = self.instead[node]()
+            elif node.op != "output" and node.target not in _OF_THE_PROCESS:
+                args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+                if node.op == "call_method":
+                    values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+                else:
+                    values[node] = node.target(*args, **kwargs)
 
 
 class _Saved:
@@ -121,12 +139,9 @@ class _Saved:
 
 def at_the_end(builder: GraphBuilder, ask: Callable[[dict[Node, Any]], Any]) -> Any:
     """The result of `ask` for the values of all nodes, as fakes, after a run of the graph so far."""
-    try:
-        with builder.propagator.mode, without_compiler, builder.propagator.dispatcher(), builder.state.from_the_start():
-            return ask(_run(builder))
-    except Exception as error:
-        let_through(error)
-        return unsupported(SLUG, f"the graph on its own: {error}", error)
+    with Rerun(builder).at_the_end(builder.propagator.dispatcher(), SLUG, "the graph on its own") as values:
+        found = ask(values)
+    return found
 
 
 class _Hooks(NamedTuple):
@@ -223,49 +238,13 @@ def saved_tensors(builder: GraphBuilder, hooks: dict[Node, Any], decomposed: boo
     """The values of all nodes so far, as fakes. `hooks` get what operators save in blocks, by the nodes that begin these; if
     `decomposed`, operators that have a form in Python which compilers follow are taken in it. Raises `Unsupported` if one of them raises.
     """
-    caches_casts = torch.is_autocast_cache_enabled()
-    try:
-        dispatcher = enable_python_dispatcher() if decomposed else contextlib.nullcontext()
-        with builder.propagator.mode, without_compiler, dispatcher, builder.state.from_the_start():
-            torch.set_autocast_cache_enabled(False)
-            return _run(builder, {node: functools.partial(enter, given) for node, given in hooks.items()})
-    except Unsupported:
-        raise
-    except Exception as error:
-        let_through(error)
-        return unsupported(HOOKS, f"the block on its own: {error}", error)
-    finally:
-        torch.set_autocast_cache_enabled(caches_casts)
+    instead = {node: functools.partial(enter, given) for node, given in hooks.items()}
+    dispatcher = enable_python_dispatcher() if decomposed else contextlib.nullcontext()
+    with Rerun(builder, instead).at_the_end(dispatcher, HOOKS, "the block on its own") as values:
+        return values
 
 
 HOOKS = "grad-mode"
-
-
-def _run(builder: GraphBuilder, instead: dict[Node, Callable[[], Any]] | None = None) -> dict[Node, Any]:
-    """The values of all nodes so far, as fakes with a history. `instead`: what to do for some of them."""
-    values: dict[Node, Any] = {}
-    with closed():
-        _run_nodes(builder, values, instead or {})
-    return values
-
-
-def _run_nodes(builder: GraphBuilder, values: dict[Node, Any], instead: dict[Node, Callable[[], Any]]) -> None:
-    bodies = builder.bodies if builder.scope is None else builder.scope.bodies
-    for node in builder.graph.nodes:
-        if node in values:
-            continue
-        if node.op == "placeholder":
-            values[node] = _fresh(builder.propagator, node)
-        elif node.op == "get_attr":
-            values[node] = bodies[node.target]
-        elif node in instead:
-            values[node] = instead[node]()
-        elif node.op != "output" and node.target not in _OF_THE_PROCESS:
-            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-            if node.op == "call_method":
-                values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
-            else:
-                values[node] = node.target(*args, **kwargs)
 
 
 def _fresh(propagator: Any, node: Node) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
@@ -307,51 +308,38 @@ class AmbientState(GraphEffect):
         self.writes = True
         self.builder.add("call_function", _NESTING[change])
 
-    @contextlib.contextmanager
-    def grad_mode(self, enabled: bool) -> Iterator[None]:
+    def grad_mode(self, enabled: bool) -> AbstractContextManager[None]:
         """Analyse with another grad mode which the code that will run this part of the graph sets by itself."""
-        self.guard_modes()
-        before = torch.is_grad_enabled()
-        self.initial.setdefault((_C._set_grad_enabled,), before)  # what is inside may set it as well
-        _C._set_grad_enabled(enabled)
-        self._key = None
-        try:
-            yield
-        finally:
-            if self.final is None:
-                _C._set_grad_enabled(before)
-            self._key = None
+        return self._other({(_C._set_grad_enabled,): enabled})
 
-    @contextlib.contextmanager
-    def autocast(self, wanted: Any) -> Iterator[None]:
+    def autocast(self, wanted: Any) -> AbstractContextManager[None]:
         """Analyse with another state of autocast, as `compute_key` has it, in which this part of the graph will run."""
-        self.guard_modes()
-        before = {}
+        other: dict[tuple[Any, ...], Any] = {}
         for i, device in enumerate(_AUTOCAST_DEVICES):
             dtype = torch.get_autocast_dtype(device)
-            pair = wanted[i] if wanted else (False, dtype)
-            for write, old, new in (
-                (torch.set_autocast_enabled, torch.is_autocast_enabled(device), pair[0]),
-                (torch.set_autocast_dtype, dtype, pair[1]),
-            ):
-                if old != new:
-                    before[write, device] = old
-                    self.initial.setdefault((write, device), old)  # reads inside are of this state
-                    write(device, new)
+            enabled, wanted_dtype = wanted[i] if wanted else (False, dtype)
+            if enabled != torch.is_autocast_enabled(device):
+                other[torch.set_autocast_enabled, device] = enabled
+            if wanted_dtype != dtype:
+                other[torch.set_autocast_dtype, device] = wanted_dtype
+        return self._other(other)
+
+    @contextlib.contextmanager
+    def _other(self, settings: dict[tuple[Any, ...], Any]) -> Iterator[None]:
+        """Analyse with other settings. What is inside may read and set them as well."""
+        self.guard_modes()
+        before = {key: SETTINGS[key[0]].read(*key[1:]) for key in settings}
+        for key, value in settings.items():
+            self.initial.setdefault(key, before[key])
+            key[0](*key[1:], value)
         self._key = None
         try:
             yield
         finally:
             if self.final is None:
-                for (write, device), old in before.items():
-                    write(device, old)
+                for key, value in before.items():
+                    key[0](*key[1:], value)
             self._key = None
-
-    @contextlib.contextmanager
-    def from_the_start(self) -> Iterator[None]:
-        """The state in which the graph begins, for running it once more; afterwards that of now."""
-        with self.as_it_was({}):
-            yield
 
     def of_now(self) -> dict[Any, Any]:
         """The state now, as far as the graph may have changed it."""

@@ -91,7 +91,7 @@ def ask(builder: GraphBuilder, values: Sequence[TensorValue]) -> None:
     """Analyse again with what these are computed from as known numbers, if that is all that is missing."""
     if modes.around() or modes.fake_mode() is not None or any(value.is_fake for value in values):
         return
-    wanted: dict[Any, None] = {}
+    wanted: dict[Any, GuardNode] = {}
     for value in values:
         inputs = _inputs_of(builder, value)
         if inputs and all(_is_kept(real, source) for source, real in inputs):
