@@ -11,8 +11,8 @@ from torch._higher_order_ops.scan import scan
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.builder import STATIC_ADDRESS
-from dynamo_lite.graph.core.lint import verify
 from dynamo_lite.graph.core.nodes import placeholder_name
+from tests.helpers.graph_lint import verify
 from tests.helpers.stub_trace import StubTrace
 
 

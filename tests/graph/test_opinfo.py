@@ -7,13 +7,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.graph.core.lint import verify
 from dynamo_lite.variables import register_models  # noqa: F401
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.torch import graph_args
 from dynamo_lite.variables.torch.functions import call_in_graph, enters_graph
 from dynamo_lite.variables.torch.tensor import TensorVariable
 from tests.helpers import seeds
+from tests.helpers.graph_lint import verify
 from tests.helpers.stub_trace import StubTrace
 
 op_db = pytest.importorskip("tests.helpers.operator_database").op_db

@@ -25,6 +25,7 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.signals import let_through
 
 from .keep_dynamo_unloaded import without_compiler
+from .nodes import run_node
 from .saved_tensors import closed, enter
 from .state import leave_autocast
 from .values import TensorValue, requires_grad
@@ -123,11 +124,7 @@ class Rerun:
             elif node in self.instead:
                 values[node] = self.instead[node]()
             elif node.op != "output" and node.target not in _OF_THE_PROCESS:
-                args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
-                if node.op == "call_method":
-                    values[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
-                else:
-                    values[node] = node.target(*args, **kwargs)
+                values[node] = run_node(node, values)
 
 
 class _Saved:

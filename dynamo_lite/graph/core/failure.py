@@ -27,6 +27,7 @@ from dynamo_lite.record import STATS
 from . import modes
 from .fake import Propagator
 from .keep_dynamo_unloaded import without_compiler
+from .nodes import run_node
 from .saved_tensors import hooks_around
 from .values import SymValue
 from .writes import arguments
@@ -258,12 +259,9 @@ def _accumulated(leaf: torch.Tensor) -> NoReturn:
 def _run_node(gm: GraphModule, node: Node, values: dict[Node, Any]) -> Any:
     if node.op == "get_attr":
         return getattr(gm, node.target)
-    args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-    if node.op == "call_method":
-        return getattr(args[0], node.target)(*args[1:], **kwargs)
-    if not is_own(node.target):
+    if node.op == "call_function" and not is_own(node.target):
         raise _Trace("run a function that torch does not know")
-    return node.target(*args, **kwargs)
+    return run_node(node, values)
 
 
 def _has_history(value: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from .values import SequenceValue, SymValue, TensorValue
 from .varying_floats import FloatValue
@@ -212,6 +213,14 @@ NODE_MAKERS: dict[str, Callable[..., Node]] = {
     "call": _number_node,
 }
 """The first part of a value's origin → the function that makes its node from the others."""
+
+
+def run_node(node: Node, values: dict[Node, Any]) -> Any:
+    """The result of a call, given the values of other nodes."""
+    args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+    if node.op == "call_method":
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
+    return node.target(*args, **kwargs)
 
 
 def is_removable(node: Node) -> bool:

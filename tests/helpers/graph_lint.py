@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
-from .nodes import NodeMeta
-from .values import TensorValue
+from dynamo_lite.graph.core.nodes import NodeMeta
+from dynamo_lite.graph.core.values import TensorValue
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
