@@ -37,7 +37,7 @@ from .core.python_code import TraceGraph
 from .core.values import SymValue, TensorValue, requires_grad
 from .core.varying_floats import FloatValue
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
-from .inputs.outside import Outside
+from .inputs.outside import OutsideValues
 from .operators import OperatorCalls
 from .passes import effects_of
 
@@ -86,7 +86,7 @@ class GraphBuilder:
         self.module: GraphModule | None = None
         self.modules = ModuleFacts(set(), {})
         self.passes = effects_of(self)
-        self.outside = Outside(self)
+        self.outside = OutsideValues(self)
         self.operators = OperatorCalls(self)
         self.call = self.operators.call
 

@@ -14,13 +14,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 from torch.fx.node import map_aggregate
+from torch.utils._pytree import tree_iter
 
 from dynamo_lite.exc import Unsupported, unsupported
 
 from .core import modes
 from .core.arguments import MODELS, Packing, as_dtype, with_writable_names
 from .core.custom_operators import records_by_its_kernel, why_unseen
-from .core.default_dtype import needed_dtype
 from .core.fake import MEMO, span
 from .core.meta import meta_of_fake
 from .core.nodes import NodeMeta, item_node, set_meta
@@ -385,6 +385,63 @@ class OperatorCalls:
         if type(value) is TensorValue:
             return MODELS.tensor(value)
         return MODELS.symbol(value) if type(value) is SymValue else MODELS.constant(tx, value)
+
+
+# -- operators under a default dtype that the traced code has set: compilers keep operators without the dtype that they had by default
+
+
+def needed_dtype(
+    builder: GraphBuilder,
+    op: str,
+    target: object,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tensors: list[TensorValue],
+    values: dict[Node, Any],
+) -> torch.dtype | None:
+    """The dtype to give to the call, None if it needs none. Breaks where the default dtype was set if the call can't do without."""
+    computes_in_default = _converts(args, kwargs, tensors, values)
+    if may_write(target, kwargs) or computes_in_default:
+        return builder.state.refuse_default_dtype() if computes_in_default else None
+
+    def result(**more: Any) -> Any:
+        given = builder.propagator.propagate(op, target, args, {**kwargs, **more}, tensors, values, None, {})
+        return given[0].result
+
+    here = result()
+    with builder.state.first_default_dtype():
+        try:
+            if _dtypes(result()) == _dtypes(here):
+                return None
+            if type(here) is TensorResult and kwargs.get("dtype") is None:
+                dtype = here.meta.dtype
+                if _dtypes(result(dtype=dtype)) == [dtype]:
+                    return dtype
+        except Unsupported:
+            pass  # it has no such argument
+    return builder.state.refuse_default_dtype()
+
+
+def _converts(
+    args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[TensorValue], values: dict[Node, Any]
+) -> bool:
+    """Whether integers in tensors meet floats: they are converted to the default dtype, whatever that of the result is."""
+    if not tensors or any(t.meta.dtype.is_floating_point or t.meta.dtype.is_complex for t in tensors):
+        return False
+    return any(
+        isinstance(value, float | complex | FloatValue) for value in (*tree_iter((args, kwargs)), *values.values())
+    )
+
+
+def _dtypes(result: Any) -> list[Any]:
+    if type(result) is TensorResult:
+        return [result.meta.dtype]
+    if type(result) is SequenceResult:
+        return [dtype for item in result.items for dtype in _dtypes(item)]
+    return [result.value] if type(result) is ConstantResult else []
+
+
+# -- effects on arguments
 
 
 _WITHOUT_EFFECTS = frozenset({"torch.nn.functional", "torch.functional"})

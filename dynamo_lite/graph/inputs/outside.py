@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dynamo_lite.guards.ir import GuardNode
 
 
-class Outside:
+class OutsideValues:
     """Takes values of the program into a graph."""
 
     def __init__(self, builder: GraphBuilder) -> None:
