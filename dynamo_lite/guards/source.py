@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.isa.typeobject import lookup, read_field, read_member
@@ -120,7 +119,7 @@ def _type_attr(cls: type, name: str) -> Any:
     return lookup(cls, name)
 
 
-def _helper(function: FunctionType) -> Callable[[Any, Any], None]:
+def _helper(function: Callable[..., Any]) -> Callable[[Any, Any], None]:
     def emit(cg: Codegen, node: Any) -> None:
         cg.load_callable(function)
         cg.load_source(node.parent)

@@ -21,7 +21,8 @@ from dynamo_lite.dynamism import dynamic_shapes as shapes
 from dynamo_lite.exc import Refused, UserFrame
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
-from dynamo_lite.guards.mirror import ACCESSORS, WITHOUT_ARGUMENT
+from dynamo_lite.guards.kinds import ROWS
+from dynamo_lite.guards.mirror import walk
 from dynamo_lite.guards.program import build_program, build_spec, handed_slots
 from dynamo_lite.guards.source import is_handed_over
 from dynamo_lite.isa.eager_fallback import Original, Place
@@ -99,14 +100,11 @@ class _Arguments:
     def __call__(self, of: ir.GuardNode | ir.Guard) -> Any:
         if isinstance(of, ir.GuardNode):
             return self._of_node(of)
-        arg, kind = of.arg, of.kind
-        if kind == ir.TENSOR:
-            return self._known((kind, arg), side.write_guard, self.writer, of)
-        if kind == ir.GLOBAL_STATE or kind == ir.PREDICATE:
-            return self._known((kind, id(arg)), side.write_guard, self.writer, of)
-        if kind in _IDENTITIES:
-            return self._identity(of)
-        return self._plain(kind, arg)
+        kept = ROWS[of.kind].kept
+        if kept == "torch":
+            key = of.arg if of.kind == ir.TENSOR else id(of.arg)
+            return self._known((of.kind, key), side.write_guard, self.writer, of)
+        return self._identity(of) if kept == "object" else self._plain(of.kind, of.arg)
 
     def _of_node(self, node: ir.GuardNode) -> Any:
         kind, arg = node.kind, node.arg
@@ -142,42 +140,36 @@ class _Arguments:
         return known
 
 
-_IDENTITIES = frozenset({*ir.FIRM, ir.IS, ir.IS_NOT, ir.TYPE_IS})
-
-
 def _mention_functions(writer: Writer, values: tuple[Any, ...]) -> None:
     """Functions on a path are known by their code alone; but marks on them count as well, and where they come from."""
-    reached: dict[int, Any] = {}
+    reached: dict[ir.GuardNode, Any] = {}
     for node in writer.nodes:
         if node.kind == ir.FUNC_CODE:
-            function = _reach(node.parent, writer.root, values, reached)
+            function = node.parent and _reach(node.parent, writer.root, values, reached)
             if type(function) is not types.FunctionType:
                 raise Refused(f"{node.path}, which has changed")
             writer.mention(function, ("node", writer.numbers[id(node.parent)]))
 
 
-def _reach(node: ir.GuardNode, root: types.FunctionType, values: tuple[Any, ...], reached: dict[int, Any]) -> Any:
+def _reach(
+    node: ir.GuardNode, root: types.FunctionType, values: tuple[Any, ...], reached: dict[ir.GuardNode, Any]
+) -> Any:
     """The object that a path leads to now."""
-    if id(node) not in reached:
-        if node.parent is None:
-            kind = node.kind
-            reached[id(node)] = (
-                constant_of(node)
-                if kind in (ir.CONST, ir.REFERENT)
-                else ACCESSORS[kind](values if kind == ir.LOCAL else root.__closure__, node.arg)
-            )
-        else:
-            above = _reach(node.parent, root, values, reached)
-            bare = node.kind in WITHOUT_ARGUMENT
-            reached[id(node)] = ACCESSORS[node.kind](above) if bare else ACCESSORS[node.kind](above, node.arg)
-    return reached[id(node)]
+    if node not in reached:
+        if node.parent is not None:
+            _reach(node.parent, root, values, reached)
+        if node.kind == ir.REFERENT:
+            constant_of(node)
+        reached[node] = walk(node, reached, values, root.__closure__)
+    return reached[node]
 
 
 def _needed(guards: ir.GuardSet, others: list[ir.GuardNode]) -> list[ir.GuardNode]:
     """The paths that something is asked of, and those that lead to them, in their order."""
     asked = [*others, *(node for guard in guards.guards for node in guard.guarded)]
     needed: set[int] = set()
-    for node in asked:
+    for each in asked:
+        node: ir.GuardNode | None = each
         while node is not None and id(node) not in needed:
             needed.add(id(node))
             node = node.parent

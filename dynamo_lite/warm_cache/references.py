@@ -26,7 +26,7 @@ from dynamo_lite._eval_frame import runs_its_code
 from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
-from dynamo_lite.guards.mirror import ACCESSORS, MISSING, WITHOUT_ARGUMENT, WRONG
+from dynamo_lite.guards.mirror import MISSING, WRONG, above_root, step
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from dynamo_lite.polyfills.registry import POLYFILLS
 
@@ -560,19 +560,12 @@ class Reader:
             parent, kind, arg = self.nodes[number]
             if type(arg) is tuple and arg[:1] == (...,):
                 arg = self.value(self.arguments[arg[1]])
-            value = arg if kind in (ir.CONST, ir.REFERENT) else self._step(parent, kind, arg)
+            above = above_root(kind, self.values, self.root.__closure__) if parent < 0 else self.at(parent)
+            value = arg if kind == ir.REFERENT else step(kind, above, arg)
             if value is MISSING or value is WRONG:
                 raise Mismatch("a path leads nowhere")
             self.reached[number] = value
         return value
-
-    def _step(self, parent: int, kind: int, arg: object) -> Any:
-        if kind == ir.LOCAL:
-            return ACCESSORS[kind](self.values, arg)
-        if kind == ir.FREEVAR:
-            return ACCESSORS[kind](self.root.__closure__, arg)
-        above = self.at(parent)
-        return ACCESSORS[kind](above) if kind in WITHOUT_ARGUMENT else ACCESSORS[kind](above, arg)
 
     def only(self, numbers: Iterable[int]) -> Found:
         """A reader that finds these objects."""
