@@ -48,6 +48,7 @@
 #endif
 
 #include "csrc/c_stack.h"
+#include "csrc/members.h"
 #include "csrc/tensor.h"
 #include "csrc/program.h"
 #include "csrc/class_check.h"
@@ -321,17 +322,18 @@ PyInit__eval_frame(void)
     if (extra_index < 0) {
         PyErr_SetString(PyExc_ImportError, "CPython has no free code-extra slot");
     }
-    if (extra_index < 0 || s_callback == NULL || GraphFailed == NULL || PyModule_AddObjectRef(module, "GraphFailed", GraphFailed) < 0
-        || find_function_vectorcall() < 0 || wrapper_module_init() < 0 || add_types(module) < 0 || guards_module_init(module) < 0
-        || PyModule_AddIntConstant(module, "COMPILE", STATE_COMPILE) < 0
-        || PyModule_AddIntConstant(module, "SKIP", STATE_SKIP) < 0
-        || PyModule_AddIntConstant(module, "C_STACK_FOR_ANALYSIS", C_STACK_FOR_ANALYSIS) < 0
-        || PyModule_AddIntConstant(module, "RUN_ONLY", STATE_RUN_ONLY) < 0
-        || PyModule_AddIntConstant(module, "SKIP_ALL", STATE_SKIP_ALL) < 0
-        || PyModule_AddIntConstant(module, "RUN_ONLY_ALL", STATE_RUN_ONLY_ALL) < 0
-        || PyModule_AddIntConstant(module, "HAVE_HOOK", HAVE_HOOK) < 0) {
-        Py_DECREF(module);
-        return NULL;
+    const struct {const char *name; int value;} numbers[] = {
+        {"COMPILE", STATE_COMPILE}, {"SKIP", STATE_SKIP}, {"RUN_ONLY", STATE_RUN_ONLY}, {"SKIP_ALL", STATE_SKIP_ALL},
+        {"RUN_ONLY_ALL", STATE_RUN_ONLY_ALL}, {"C_STACK_FOR_ANALYSIS", C_STACK_FOR_ANALYSIS}, {"HAVE_HOOK", HAVE_HOOK},
+    };
+    int failed = extra_index < 0 || s_callback == NULL || GraphFailed == NULL
+        || PyModule_AddObjectRef(module, "GraphFailed", GraphFailed) < 0
+        || find_function_vectorcall() < 0 || wrapper_module_init() < 0 || add_types(module) < 0 || guards_module_init(module) < 0;
+    for (size_t i = 0; !failed && i < Py_ARRAY_LENGTH(numbers); i++) {
+        failed = PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0;
+    }
+    if (failed) {
+        Py_CLEAR(module);
     }
     return module;
 }

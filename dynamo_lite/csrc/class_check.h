@@ -98,24 +98,8 @@ class_check_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static int
-class_check_traverse(ClassCheck *self, visitproc visit, void *arg)
-{
-    Py_VISIT(self->weakref);
-    Py_VISIT(self->hook);
-    Py_VISIT(self->expected);
-    return 0;
-}
-
-static void
-class_check_dealloc(ClassCheck *self)
-{
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->weakref);
-    Py_CLEAR(self->hook);
-    Py_CLEAR(self->expected);
-    Py_TYPE(self)->tp_free(self);
-}
+TRAVERSE(class_check, ClassCheck, weakref, hook, expected)
+DEALLOC(class_check, ClassCheck, weakref, hook, expected)
 
 static PyObject *
 class_check_cls(ClassCheck *self, void *Py_UNUSED(closure))

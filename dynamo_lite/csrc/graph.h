@@ -288,13 +288,7 @@ graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)graph;
 }
 
-static int
-graph_traverse(GraphCall *graph, visitproc visit, void *arg)
-{
-    Py_VISIT(graph->compiled);
-    Py_VISIT(graph->on_failure);
-    return 0;
-}
+TRAVERSE(graph, GraphCall, compiled, on_failure)
 
 /* No tp_clear: a cycle through a compiled graph can be broken elsewhere, and calls in progress need it. */
 static void

@@ -279,12 +279,24 @@ parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int root
     return result;
 }
 
+/* The slot of a saved value. */
+static int
+parse_slot(const GuardProgram *p, PyObject *number, PyObject *spec, int *slot)
+{
+    Py_ssize_t n;
+    if (parse_small(number, spec, &n) < 0) {
+        return -1;
+    }
+    *slot = (int)n;
+    return n < p->n_saved && p->is_saved[n] ? 0 : bad_spec("a slot that no node fills", spec);
+}
+
 /* SAME (i, j); DISTINCT (i, ...); PREDICATE (function, (i, ...)); GLOBAL_STATE function. */
 static int
 parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
 {
     PyObject **f = fields(spec, 3, "a relation is (kind, arg, index)");
-    Py_ssize_t kind, index, slot;
+    Py_ssize_t kind, index;
     if (f == NULL || parse_small(f[0], spec, &kind) < 0 || parse_small(f[2], spec, &index) < 0) {
         return -1;
     }
@@ -326,13 +338,9 @@ parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
         return -1;
     }
     for (int i = 0; i < relation->n_slots; i++) {
-        if (parse_small(PyTuple_GET_ITEM(slots, i), spec, &slot) < 0) {
+        if (parse_slot(p, PyTuple_GET_ITEM(slots, i), spec, &relation->slots[i]) < 0) {
             return -1;
         }
-        if (slot >= p->n_saved || !p->is_saved[slot]) {
-            return bad_spec("a slot that no node fills", spec);
-        }
-        relation->slots[i] = (int)slot;
     }
     return 0;
 }
@@ -455,7 +463,7 @@ program_dealloc(GuardProgram *p)
 static int
 parse_handed(GuardProgram *p, GraphCall *graph, PyObject *slots)
 {
-    Py_ssize_t n = PyTuple_GET_SIZE(slots), slot;
+    Py_ssize_t n = PyTuple_GET_SIZE(slots);
     if (n != graph->n_handed) {
         return bad_spec("the graph has another number of arguments to be handed over", slots);
     }
@@ -465,13 +473,9 @@ parse_handed(GuardProgram *p, GraphCall *graph, PyObject *slots)
         return -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (parse_small(PyTuple_GET_ITEM(slots, i), slots, &slot) < 0) {
+        if (parse_slot(p, PyTuple_GET_ITEM(slots, i), slots, &p->handed_slots[i]) < 0) {
             return -1;
         }
-        if (slot >= p->n_saved || !p->is_saved[slot]) {
-            return bad_spec("a slot that no node fills", slots);
-        }
-        p->handed_slots[i] = (int)slot;
     }
     p->graph = n == 0 ? NULL : (GraphCall *)Py_NewRef(graph);
     return 0;
@@ -569,8 +573,7 @@ nodes_are_outlived(const Node *nodes, int n)
         }
         for (int k = 0; k < node->n_checks; k++) {
             const Check *check = &node->checks[k];
-            if ((check->kind == K_REF_IS || check->kind == K_REF_TYPE_IS || check->kind == K_REF_HAS_KEY
-                 || check->kind == K_REF_LACKS_KEY)
+            if (check_arguments[check->kind] == ARG_WEAKREF && check->kind != K_REF_IS_NOT
                 && (check->known.object == NULL || !is_known_alive(&check->known))) {
                 return 1;
             }
