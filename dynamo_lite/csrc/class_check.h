@@ -37,10 +37,6 @@ class_check_is_current(ClassCheck *self)
 static int
 class_check_ask(ClassCheck *self)
 {
-    static PyObject *s_doc;
-    if (s_doc == NULL && (s_doc = PyUnicode_InternFromString("__doc__")) == NULL) {
-        return -1;
-    }
     _PyType_Lookup(self->cls, s_doc);   /* gives the type a tag */
     unsigned int version = self->cls->tp_version_tag;
     PyObject *answer = PyObject_CallOneArg(self->hook, (PyObject *)self->cls);

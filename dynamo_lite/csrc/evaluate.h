@@ -7,8 +7,6 @@
    - Values are held by a strong reference while anything that may run Python code looks at them.
    - An Exception raised by user code inside a check is a miss; a BaseException propagates. */
 
-static PyObject *s_reduce;   /* "__reduce__" */
-
 /* Turn a pending exception into a miss, unless it is one that must reach the user. */
 static int
 miss_or_raised(void)

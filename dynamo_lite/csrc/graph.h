@@ -65,7 +65,15 @@ handover_take(Thread *thread, GraphCall *graph)
     return NULL;
 }
 
-static PyObject *tuple_of(PyObject *const *, Py_ssize_t);
+static PyObject *
+tuple_of(PyObject *const *items, Py_ssize_t n)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
+    }
+    return tuple;
+}
 
 /* Take the current exception, complete with its traceback. */
 static PyObject *

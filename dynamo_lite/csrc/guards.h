@@ -632,10 +632,9 @@ static int
 guards_module_init(PyObject *module)
 {
     find_resumable_iterators();
-    s_reduce = PyUnicode_InternFromString("__reduce__");
-    if (s_reduce == NULL || PyType_Ready(&GuardProgram_Type) < 0
+    if (PyType_Ready(&GuardProgram_Type) < 0
         || PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&GuardProgram_Type) < 0
-        || tensor_module_init(module) < 0) {
+        || PyModule_AddFunctions(module, tensor_functions) < 0) {
         return -1;
     }
 #define FORMAT(name, value, argument) "s(is)"

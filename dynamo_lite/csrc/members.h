@@ -1,3 +1,20 @@
+/* What many parts of the extension have in common: interned names; lives of types. */
+
+#define NAMES(X) \
+    X(callback, "callback") X(reduce, "__reduce__") X(doc, "__doc__") X(call, "__call__") X(dict, "__dict__") \
+    X(inline, "_torchdynamo_inline") X(dtype, "dtype") X(device, "device") X(layout, "layout") X(requires_grad, "requires_grad") \
+    X(shape, "shape") X(stride, "stride")
+
+#define DECLARE_NAME(name, text) static PyObject *s_##name;
+NAMES(DECLARE_NAME)
+
+static int
+intern_names(void)
+{
+#define INTERN_NAME(name, text) && (s_##name = PyUnicode_InternFromString(text)) != NULL
+    return 1 NAMES(INTERN_NAME) ? 0 : -1;
+}
+
 /* tp_traverse, tp_clear and tp_dealloc of a type, from the names of those of its members that refer to objects (at most twelve). */
 
 #define EXPAND(x) x

@@ -105,6 +105,7 @@ dict_has_versions(PyObject *dict)
         return 0;
     }
 #endif
+    (void)dict;
     return HAVE_DICT_VERSIONS;
 }
 

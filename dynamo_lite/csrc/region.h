@@ -73,16 +73,6 @@ static PyTypeObject Region_Type = {
     .tp_getset = region_getset,
 };
 
-static PyObject *
-tuple_of(PyObject *const *items, Py_ssize_t n)
-{
-    PyObject *tuple = PyTuple_New(n);
-    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
-        PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
-    }
-    return tuple;
-}
-
 /* What an analysis needs of the process, whose program must find it as it was whatever interrupts the analysis: no garbage
    collections, which would double its time, and room for recursion, since it takes several frames for one of the program.
    While any analysis runs the settings are those; the last one to end puts back what the first one found. */

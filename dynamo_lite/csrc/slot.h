@@ -256,7 +256,6 @@ slot_descriptor_vectorcall(SlotDescriptor *self, PyObject *const *args, size_t n
    found. A class of compiled modules does less for its own descriptor. CPython puts its own function back whenever `__call__`, or the
    bases, of such a class are assigned. */
 
-static PyObject *s_call;
 static ternaryfunc generic_call;   /* CPython's: `slot_tp_call` */
 
 static PyObject *
@@ -278,9 +277,6 @@ module_call_by_slot(PyObject *Py_UNUSED(module), PyObject *cls)
     PyTypeObject *type = (PyTypeObject *)cls;
     if (!PyType_Check(cls) || !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
         PyErr_SetString(PyExc_TypeError, "call_by_slot() takes a class made by a class statement");
-        return NULL;
-    }
-    if (s_call == NULL && (s_call = PyUnicode_InternFromString("__call__")) == NULL) {
         return NULL;
     }
     PyObject *descriptor = _PyType_Lookup(type, s_call);

@@ -13,8 +13,6 @@ enum { RAISED = -1, NO = 0, YES = 1 };
 
 #include "tensor_layout.h"
 
-static PyObject *s_dtype, *s_device, *s_layout, *s_requires_grad, *s_shape, *s_stride;
-
 /* ------------------------------------------------------------------------------------------------------------------
    The connection to torch. */
 
@@ -623,19 +621,3 @@ static PyMethodDef tensor_functions[] = {
      "use_tensor_shim(flag) -> previous\n\nWhether programs built from now on read tensors through the shim."},
     {NULL}
 };
-
-/* Add the Python functions that connect to torch. */
-static int
-tensor_module_init(PyObject *module)
-{
-    s_dtype = PyUnicode_InternFromString("dtype");
-    s_device = PyUnicode_InternFromString("device");
-    s_layout = PyUnicode_InternFromString("layout");
-    s_requires_grad = PyUnicode_InternFromString("requires_grad");
-    s_shape = PyUnicode_InternFromString("shape");
-    s_stride = PyUnicode_InternFromString("stride");
-    if (!s_dtype || !s_device || !s_layout || !s_requires_grad || !s_shape || !s_stride) {
-        return -1;
-    }
-    return PyModule_AddFunctions(module, tensor_functions);
-}

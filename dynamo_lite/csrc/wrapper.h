@@ -155,11 +155,10 @@ uncaptured_descr_get(PyObject *self, PyObject *object, PyObject *type)
     return result;
 }
 
-/* By attributes of these names torch.compile finds what it is to follow in the place of what it has made: by the first inside of code
-   that it captures, by the second (which must be the wrapper's own address) where it is to compile the wrapper itself. */
-static PyObject *s_inline, *s_dict;
+/* By two attributes torch.compile finds what it is to follow in the place of what it has made: by `_torchdynamo_inline` inside of code
+   that it captures, by `_torchdynamo_wrapper_id` (which must be the wrapper's own address) where it is to compile the wrapper itself.
 
-/* What torch.compile follows: the function of a Callable. For a function that is not to be captured it gets an object that it calls, as it
+   What torch.compile follows: the function of a Callable. For a function that is not to be captured it gets an object that it calls, as it
    reads the defaults of a function in C, from functions proper. */
 static PyObject *
 wrapper_get_inline(Wrapper *self)
@@ -220,14 +219,6 @@ static PyObject *
 callable_get_id(PyObject *self, void *Py_UNUSED(closure))
 {
     return PyLong_FromVoidPtr(self);
-}
-
-static int
-wrapper_module_init(void)
-{
-    s_inline = PyUnicode_InternFromString("_torchdynamo_inline");
-    s_dict = PyUnicode_InternFromString("__dict__");
-    return s_inline == NULL || s_dict == NULL ? -1 : 0;
 }
 
 static PyObject *
