@@ -17,30 +17,7 @@ from typing import Any
 from weakref import ref
 
 from dynamo_lite._eval_frame import GUARD_KINDS, ClassCheck
-from dynamo_lite.guards.kinds import *  # noqa: F403
-from dynamo_lite.guards.kinds import (
-    CALL,
-    CELL_CONTENTS,
-    CONST,
-    DICT_ITEM,
-    DICT_KEY,
-    DICT_KEYS,
-    DISTINCT,
-    FIRM,
-    FREEVAR,
-    GLOBAL_STATE,
-    INSTANCE_DICT,
-    IS,
-    IS_NOT,
-    KIND_NAMES,
-    KINDS,
-    LOCAL,
-    PREDICATE,
-    REFERENT,
-    ROWS,
-    SAME,
-    TYPE_IS,
-)
+from dynamo_lite.guards.kinds import *
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags, name_of, qualname_of
 
 if GUARD_KINDS != {name: (number, ROWS[number].argument) for name, number in KINDS.items()}:

@@ -64,8 +64,8 @@ def _weakly(firm: int, python: str) -> int:
     return _kind(_FIRST_CHECK, ROWS[firm]._replace(argument="WEAKREF", python=python, kept="object", firm=firm))
 
 
-def _relation(argument: str = "NOTHING", kept: str = "plain") -> int:
-    return _kind(_FIRST_RELATION, Row(argument, kept=kept))
+def _relation(argument: str, python: str, expected: str, found: str, kept: str = "plain") -> int:
+    return _kind(_FIRST_RELATION, Row(argument, python, "", expected, found, kept))
 
 
 # Steps. The first three and REFERENT are roots.
@@ -123,11 +123,11 @@ NO_FINALIZER_AT = _check(
 REF_HAS_KEY = _weakly(HAS_KEY, "{k}() is not None and holds(has_key, {v}, {k}())")
 REF_LACKS_KEY = _weakly(LACKS_KEY, "{k}() is not None and holds(lacks_key, {v}, {k}())")
 
-# Relations between several values, and conditions on none.
-SAME = _relation()
-DISTINCT = _relation()
-PREDICATE = _relation("OBJECT", kept="torch")
-GLOBAL_STATE = _relation("OBJECT", kept="torch")
+# Relations between several values, and conditions on none. Where a guard has a text, that is what was expected.
+SAME = _relation("NOTHING", "are_one({v})", "the same object", "different objects")
+DISTINCT = _relation("NOTHING", "all_distinct({v})", "different objects", "the same object")
+PREDICATE = _relation("OBJECT", "holds({k}, {v})", "predicate", "{', '.join(map(short, v))}", kept="torch")
+GLOBAL_STATE = _relation("OBJECT", "holds({k})", "unchanged", "changed", kept="torch")
 
 KINDS: dict[str, int] = {
     name: value for name, value in list(globals().items()) if type(value) is int and not name.startswith("_")

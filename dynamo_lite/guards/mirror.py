@@ -319,6 +319,11 @@ def holds(check: Callable[..., Any], *args: Any) -> bool:
         return False
 
 
+def are_one(a: object, b: object) -> bool:
+    """Are these one object?"""
+    return a is b
+
+
 def all_distinct(*values: Any) -> bool:
     """Are these all different objects?"""
     return len(set(map(id, values))) == len(values)
@@ -333,7 +338,9 @@ def _functions(texts: dict[int, str]) -> dict[int, Callable[[Any, Any], Any]]:
     return eval(f"{{{source}}}", globals())
 
 
-_APPLIED = _functions({kind: row.python.format(v="v", k="k") for kind, row in ROWS.items() if row.python})
+_APPLIED = _functions(
+    {kind: row.python.format(v="*v" if kind >= ir.SAME else "v", k="k") for kind, row in ROWS.items()}
+)
 
 
 def step(kind: int, above: Any, arg: object) -> Any:
@@ -393,7 +400,7 @@ def _write(guardset: GuardSet) -> _Writer:
     saved = {node for guard in guardset.relations for node in guard.nodes}
     for guard in guardset.relations:
         if guard.kind == ir.GLOBAL_STATE:
-            writer.line(f"if not holds({writer.constant(guard.arg)}): return {guard.index}", guard.text or "")
+            _write_relation(writer, guard, [])
     for root in sorted(guardset.roots.values(), key=lambda root: root.kind):
         _write_tree(writer, root, names, saved)
     for guard in guardset.relations:
@@ -445,11 +452,7 @@ def _step_source(writer: _Writer, node: GuardNode, names: dict[GuardNode, str]) 
 
 
 def _write_relation(writer: _Writer, guard: Guard, names: list[str]) -> None:
-    values = ", ".join(names)
-    if guard.kind == ir.PREDICATE:
-        test = f"holds({writer.constant(guard.arg)}, {values})"
-    else:
-        test = f"{names[0]} is {names[1]}" if guard.kind == ir.SAME else f"all_distinct({values})"
+    test = ROWS[guard.kind].python.format(v=", ".join(names), k=writer.constant(guard.arg))
     writer.line(f"if not ({test}): return {guard.index}", " ".join(filter(None, [guard.text, _user_line(guard.user)])))
 
 
@@ -522,7 +525,7 @@ def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | Non
     failures: list[GuardFailure] = []
     found: dict[GuardNode, Any] = {}
     for guard in guardset.relations:
-        if guard.kind == ir.GLOBAL_STATE and not holds(guard.arg):
+        if guard.kind == ir.GLOBAL_STATE and not _APPLIED[guard.kind]((), guard.arg):
             failures.append(GuardFailure(guard.text or "global state", guard.user, "unchanged", "changed"))
     for node in guardset.nodes:
         if node.parent is None or node.parent in found:
@@ -535,7 +538,7 @@ def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | Non
     for guard in guardset.relations:
         if guard.kind != ir.GLOBAL_STATE and all(node in found for node in guard.nodes):
             reached = [found[node] for node in guard.nodes]
-            if not _relation_holds(guard, reached):
+            if not _APPLIED[guard.kind](reached, guard.arg):
                 failures.append(_explain_relation(guard, reached))
     return failures
 
@@ -571,11 +574,10 @@ def _explain_check(guard: Guard, value: object) -> tuple[str, str]:
 
 @functools.cache
 def _texts() -> dict[int, tuple[Callable[[Any, Any], str], Callable[[Any, Any], str]]]:
-    """For each kind of check functions of (value, argument): the texts for what was expected and what was found."""
-    checks = {kind: row for kind, row in ROWS.items() if row.expected}
-    expected = _functions({kind: f'f"{row.expected}"' for kind, row in checks.items()})
-    found = _functions({kind: f'f"{row.found}"' for kind, row in checks.items()})
-    return {kind: (expected[kind], found[kind]) for kind in checks}
+    """For each kind functions of (value, argument): the texts for what was expected and what was found."""
+    expected = _functions({kind: f'f"{row.expected}"' for kind, row in ROWS.items()})
+    found = _functions({kind: f'f"{row.found}"' for kind, row in ROWS.items()})
+    return {kind: (expected[kind], found[kind]) for kind in ROWS}
 
 
 def length_of(value: Any) -> str:
@@ -602,20 +604,11 @@ def found_of(value: object, spec: tuple) -> str:
 
 
 def _explain_relation(guard: Guard, values: list[Any]) -> GuardFailure:
-    expected, found = "different objects", "the same object"
-    if guard.kind == ir.PREDICATE:
-        expected, found = guard.text or "predicate", ", ".join(map(short, values))
-    elif guard.kind == ir.SAME:
-        expected, found = found, expected
+    expected, found = _texts()[guard.kind]
     path = _aliases(guard, values) if guard.kind == ir.DISTINCT else guard.path
     paths = tuple([node.steps for node in guard.nodes])
-    return GuardFailure(path, guard.user, expected, found, None, paths, guard.bounds)
-
-
-def _relation_holds(guard: Guard, values: list[Any]) -> bool:
-    if guard.kind == ir.PREDICATE:
-        return holds(guard.arg, *values)
-    return values[0] is values[1] if guard.kind == ir.SAME else all_distinct(*values)
+    wanted = guard.text or expected(values, guard.arg)
+    return GuardFailure(path, guard.user, wanted, found(values, guard.arg), None, paths, guard.bounds)
 
 
 def _aliases(guard: Guard, values: list[Any]) -> str:

@@ -315,6 +315,10 @@ class StoredVersion:
         self.arguments = tuple([self._argument(*written) for written in data["arguments"]])
         self.call: Any = None
         self.path: Any = None
+        self.positions: tuple[int, ...] = data["handed"][0]  # which of the graph's inputs the guards hand over
+        self.is_boxed: bool = data["boxed"]  # whether the graph lets go of its inputs while it runs
+        self.needs_hook: bool = data["needs_hook"]  # whether the code calls functions that are captured by themselves
+        self.hints: dict[Any, Any] = data["hints"]  # the sizes and numbers that were seen
 
     def _argument(self, form: str, *rest: Any) -> Any:
         if form == "weakly":
@@ -324,16 +328,6 @@ class StoredVersion:
         if form in side.GUARD_FORMS:
             return side.read_guard(self.reader, form, *rest)
         return self.reader.value((form, *rest))
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """Which of the graph's inputs the guards hand over."""
-        return self.data["handed"][0]
-
-    @property
-    def is_boxed(self) -> bool:
-        """Whether the graph lets go of its inputs while it runs."""
-        return self.data["boxed"]
 
     def program(self, call: GraphCall | None) -> GuardProgram:
         """The guards, which hand their values over to this call."""
@@ -400,16 +394,6 @@ class StoredVersion:
             if data is None
             else side.read_graph(data, self.reader, StoredPlaces(self.data, self.reader), lambda: self.guard_set)
         )
-
-    @property
-    def needs_hook(self) -> bool:
-        """Whether the code calls functions that are captured by themselves."""
-        return self.data["needs_hook"]
-
-    @property
-    def hints(self) -> dict[Any, Any]:
-        """The sizes and numbers that were seen."""
-        return self.data["hints"]
 
     def describe(self, record: FrameRecord) -> None:
         """Put into the record of a frame what it said when the version was made."""

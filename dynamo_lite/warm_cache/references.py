@@ -14,6 +14,7 @@ import functools
 import hashlib
 import importlib
 import marshal
+import operator
 import os
 import sys
 import types
@@ -36,6 +37,10 @@ from dynamo_lite.record import BreakRecord, Function, Specialization
 # Code.
 
 _codes: dict[int, tuple[Any, bytes]] = {}
+_code_fields = operator.attrgetter(
+    *"co_name co_qualname co_argcount co_posonlyargcount co_kwonlyargcount co_flags co_code co_names co_varnames".split(),
+    *"co_freevars co_cellvars co_exceptiontable co_linetable co_firstlineno".split(),
+)
 
 
 def fingerprint(code: types.CodeType) -> bytes:
@@ -44,20 +49,7 @@ def fingerprint(code: types.CodeType) -> bytes:
     if known is not None and known[0]() is code:
         return known[1]
     parts = (
-        code.co_name,
-        code.co_qualname,
-        code.co_argcount,
-        code.co_posonlyargcount,
-        code.co_kwonlyargcount,
-        code.co_flags,
-        code.co_code,
-        code.co_names,
-        code.co_varnames,
-        code.co_freevars,
-        code.co_cellvars,
-        code.co_exceptiontable,
-        code.co_linetable,
-        code.co_firstlineno,
+        *_code_fields(code),
         os.path.basename(code.co_filename),
         tuple([_constant(c) for c in code.co_consts]),
     )
@@ -216,9 +208,7 @@ _FACTS: dict[type, Callable[[Any, Any], tuple[Any, ...]]] = {
     types.ModuleType: lambda module, mention: (module.__name__,),
     types.CodeType: lambda code, mention: (fingerprint(code),),
     dict: lambda value, mention: (),
-    property: _parts_facts(*_PARTS[property]),
-    staticmethod: _parts_facts("__func__"),
-    classmethod: _parts_facts("__func__"),
+    **{cls: _parts_facts(*_PARTS[cls]) for cls in (property, staticmethod, classmethod)},
     **dict.fromkeys(_DESCRIPTORS, _descriptor_facts),
 }
 
@@ -600,7 +590,7 @@ class Reader:
             now = (_kind(value), *_facts_of(value)(value, _Mentions(self)))
         except Refused as reason:
             raise Mismatch(str(reason)) from None
-        if not _agree(now, facts, self):
+        if now != facts:
             raise Mismatch(f"{short_name(value)} is another one")
 
     def at(self, number: int) -> Any:
@@ -637,41 +627,34 @@ class Found(Reader):
 
 
 class _Mentions:
-    """Stands for objects in the facts of this process; those that were written are numbers."""
+    """Writes facts of this process, in which other objects are equal to the data that were written for them."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
 
     def __call__(self, value: object) -> Any:
-        return _Object(value)
+        return _Mention(lambda written: type(written) is int and self.reader(written) is value)
 
     def value(self, value: object) -> Any:
-        return _Value(value)
+        """Of a value that is compared by what it is equal to."""
+
+        def is_written(written: Any) -> bool:
+            known = self.reader.value(written)
+            return type(known) is type(value) and known == value
+
+        return _Mention(is_written)
 
 
-class _Object:
-    def __init__(self, value: Any) -> None:
-        self.value = value
+class _Mention:
+    """Equal to the data of which `is_written` holds."""
 
+    def __init__(self, is_written: Callable[[Any], bool]) -> None:
+        self.is_written = is_written
 
-class _Value(_Object):
-    pass
+    __hash__ = None  # type: ignore[assignment]
 
-
-def _agree(now: Any, written: object, reader: Reader) -> bool:
-    kind = type(now)
-    if kind is _Object:
-        return type(written) is int and reader(written) is now.value
-    if kind is _Value:
-        known = reader.value(written)
-        return type(known) is type(now.value) and known == now.value
-    if kind is tuple:
-        return (
-            type(written) is tuple
-            and len(now) == len(written)
-            and all(_agree(a, b, reader) for a, b in zip(now, written, strict=True))
-        )
-    return kind is type(written) and now == written
+    def __eq__(self, written: object) -> bool:
+        return self.is_written(written)
 
 
 def all_codes(codes: Any) -> Iterator[types.CodeType]:
