@@ -18,7 +18,7 @@ WORKERS ?= -n auto --dist worksteal
 PYTEST_ARGS ?=
 
 PIP_TORCH = $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.h)
+BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.h dynamo_lite/guards/kinds.py)
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 

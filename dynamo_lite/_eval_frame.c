@@ -10,18 +10,18 @@
    GuardProgram the guards of an entry: see guards.h.
    GraphCall    calls a compiled graph from replacement code, with what the guards have found: see graph.h.
    Uncaptured   calls a callable with this thread's region switched off; an UncapturedFunction calls a function.
-   TailCall     what generated code returns to go on in a resume function: see move.h.
+   TailCall     what generated code returns to go on in a resume function: see tail_call.h.
 
    Ownership: Callable -> Cache <-> Region, Cache -> Entry -> GuardProgram; all are GC-tracked. A code object only borrows
    its caches, through co_extra: references stored there would be invisible to the collector and leak.
 
    This is the one C file of the package. The headers are parts of it, each built on those before, in the order of the
    pipeline:
-   limits       c_stack.h (how deep calls may go);
+   limits       c_stack.h (how deep calls may go); members.h (what types have in common);
    guards       tensor_layout.h, tensor.h (metadata of tensors) with modes.h, program.h (data structures), class_check.h, evaluate.h,
                 recorder.h, packed.h, record.h (the fast path), guards.h (GuardProgram);
-   calls        frame.h (CPython's frames), graph.h (GraphCall), cache.h (Entry, Cache), region.h, lookup.h,
-                move.h, call.h, hook.h, wrapper.h (Callable, UncapturedFunction, Uncaptured).
+   calls        frame.h (CPython's frames), evaluator.h (whether the hook is installed), graph.h (GraphCall), cache.h (Entry, Cache),
+                region.h, lookup.h, move.h, call.h, tail_call.h, hook.h, wrapper.h (Callable, UncapturedFunction, Uncaptured), slot.h.
 
    Being wrong is not an option, being absent is: whenever something is unusual (a tracer, no room on the data stack,
    arguments that do not bind), the original code runs. */
@@ -48,6 +48,7 @@
 #endif
 
 #include "csrc/c_stack.h"
+#include "csrc/members.h"
 #include "csrc/tensor.h"
 #include "csrc/program.h"
 #include "csrc/class_check.h"
@@ -55,6 +56,7 @@
 #include "csrc/record.h"
 #include "csrc/guards.h"
 #include "csrc/frame.h"
+#include "csrc/evaluator.h"
 
 /* ------------------------------------------------------------------------------------------------------------------
    Object layouts. */
@@ -108,7 +110,6 @@ typedef struct {
 } Wrapper;
 
 static PyTypeObject Region_Type, Entry_Type, Cache_Type, Callable_Type, UncapturedFunction_Type, Uncaptured_Type;
-static PyObject *s_callback;
 
 /* ------------------------------------------------------------------------------------------------------------------
    Per thread: the active region. The evaluator is interpreter-wide, so it is installed while any thread has one. */
@@ -134,9 +135,6 @@ this_thread(void)
 #endif
     return thread;
 }
-
-static void hook_acquire(void);
-static void hook_release(void);
 
 /* Make `region` (stolen, may be NULL) the thread's active region; return the previous one (owned, may be NULL). */
 static Region *
@@ -164,7 +162,9 @@ restore_region(Thread *thread, Region *previous)
 #include "csrc/cache.h"
 #include "csrc/region.h"
 #include "csrc/lookup.h"
+#include "csrc/move.h"
 #include "csrc/call.h"
+#include "csrc/tail_call.h"
 #include "csrc/hook.h"
 #include "csrc/wrapper.h"
 #include "csrc/slot.h"
@@ -314,24 +314,27 @@ PyInit__eval_frame(void)
         return NULL;
     }
     extra_index = CODE_EXTRA_INDEX(NULL);
-    s_callback = PyUnicode_InternFromString("callback");
+#if HAVE_HOOK
+    hook_evaluator = hook;
+#endif
     GraphFailed = PyErr_NewExceptionWithDoc("dynamo_lite._eval_frame.GraphFailed",
                                             "A graph has raised before anything happened: the frame is to start again.",
                                             PyExc_BaseException, NULL);
     if (extra_index < 0) {
         PyErr_SetString(PyExc_ImportError, "CPython has no free code-extra slot");
     }
-    if (extra_index < 0 || s_callback == NULL || GraphFailed == NULL || PyModule_AddObjectRef(module, "GraphFailed", GraphFailed) < 0
-        || find_function_vectorcall() < 0 || wrapper_module_init() < 0 || add_types(module) < 0 || guards_module_init(module) < 0
-        || PyModule_AddIntConstant(module, "COMPILE", STATE_COMPILE) < 0
-        || PyModule_AddIntConstant(module, "SKIP", STATE_SKIP) < 0
-        || PyModule_AddIntConstant(module, "C_STACK_FOR_ANALYSIS", C_STACK_FOR_ANALYSIS) < 0
-        || PyModule_AddIntConstant(module, "RUN_ONLY", STATE_RUN_ONLY) < 0
-        || PyModule_AddIntConstant(module, "SKIP_ALL", STATE_SKIP_ALL) < 0
-        || PyModule_AddIntConstant(module, "RUN_ONLY_ALL", STATE_RUN_ONLY_ALL) < 0
-        || PyModule_AddIntConstant(module, "HAVE_HOOK", HAVE_HOOK) < 0) {
-        Py_DECREF(module);
-        return NULL;
+    const struct {const char *name; int value;} numbers[] = {
+        {"COMPILE", STATE_COMPILE}, {"SKIP", STATE_SKIP}, {"RUN_ONLY", STATE_RUN_ONLY}, {"SKIP_ALL", STATE_SKIP_ALL},
+        {"RUN_ONLY_ALL", STATE_RUN_ONLY_ALL}, {"C_STACK_FOR_ANALYSIS", C_STACK_FOR_ANALYSIS}, {"HAVE_HOOK", HAVE_HOOK},
+    };
+    int failed = extra_index < 0 || intern_names() < 0 || GraphFailed == NULL
+        || PyModule_AddObjectRef(module, "GraphFailed", GraphFailed) < 0
+        || find_function_vectorcall() < 0 || add_types(module) < 0 || guards_module_init(module) < 0;
+    for (size_t i = 0; !failed && i < Py_ARRAY_LENGTH(numbers); i++) {
+        failed = PyModule_AddIntConstant(module, numbers[i].name, numbers[i].value) < 0;
+    }
+    if (failed) {
+        Py_CLEAR(module);
     }
     return module;
 }

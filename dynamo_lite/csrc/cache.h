@@ -166,25 +166,8 @@ entry_traverse(Entry *entry, visitproc visit, void *arg)
 }
 
 /* Leaves guards and code, which calls in progress may be using; neither is part of a cycle once the rest is gone. */
-static int
-entry_clear(Entry *entry)
-{
-    Py_CLEAR(entry->owner);
-    Py_CLEAR(entry->strict);
-    Py_CLEAR(entry->globals);
-    Py_CLEAR(entry->function);
-    return 0;
-}
-
-static void
-entry_dealloc(Entry *entry)
-{
-    PyObject_GC_UnTrack(entry);
-    entry_clear(entry);
-    Py_CLEAR(entry->guards);
-    Py_CLEAR(entry->code);
-    Py_TYPE(entry)->tp_free(entry);
-}
+CLEAR(entry, Entry, owner, strict, globals, function)
+DEALLOC(entry, Entry, owner, strict, globals, function, guards, code)
 
 static PyMemberDef entry_members[] = {
     {"guards", T_OBJECT, offsetof(Entry, guards), READONLY},
@@ -206,9 +189,7 @@ static PyTypeObject Entry_Type = {
     .tp_basicsize = sizeof(Entry),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_new = entry_new,
-    .tp_dealloc = (destructor)entry_dealloc,
-    .tp_traverse = (traverseproc)entry_traverse,
-    .tp_clear = (inquiry)entry_clear,
+    LIFE_SLOTS(entry),
     .tp_members = entry_members,
 };
 
@@ -489,9 +470,7 @@ static PyTypeObject Cache_Type = {
     .tp_vectorcall_offset = offsetof(Cache, vectorcall),
     .tp_call = PyVectorcall_Call,
     .tp_repr = (reprfunc)cache_repr,
-    .tp_dealloc = (destructor)cache_dealloc,
-    .tp_traverse = (traverseproc)cache_traverse,
-    .tp_clear = (inquiry)cache_clear,
+    LIFE_SLOTS(cache),
     .tp_methods = cache_methods,
     .tp_members = cache_members,
     .tp_getset = cache_getset,

@@ -145,8 +145,6 @@ fail:
 /* ------------------------------------------------------------------------------------------------------------------
    Calls through a cache. */
 
-#include "move.h"
-
 /* Run the replacement code as a function. The handover is stolen. */
 static PyObject *
 entry_run(Thread *thread, Entry *entry, Handover *handover, Region *region, PyFunctionObject *fn, PyObject *const *args,
@@ -310,24 +308,4 @@ call_once(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *a
     PyObject *result = entry_run(thread, entry, handover, cache->region, fn, args, nargsf, NULL);
     Py_DECREF(entry);
     return result;
-}
-
-static PyObject *
-call_through_cache(Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    Thread *thread = this_thread();
-    return finish_tail_calls(thread, call_once(thread, cache, fn, args, nargsf, kwnames));
-}
-
-/* cache(fn, *args) */
-static PyObject *
-cache_vectorcall(Cache *cache, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
-    if (nargs < 1 || !PyFunction_Check(args[0])
-        || ((PyFunctionObject *)args[0])->func_code != (PyObject *)cache->code) {
-        PyErr_SetString(PyExc_TypeError, "the first argument must be a function with the code of this cache");
-        return NULL;
-    }
-    return call_through_cache(cache, (PyFunctionObject *)args[0], args + 1, nargs - 1, kwnames);
 }

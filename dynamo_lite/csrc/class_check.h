@@ -37,10 +37,6 @@ class_check_is_current(ClassCheck *self)
 static int
 class_check_ask(ClassCheck *self)
 {
-    static PyObject *s_doc;
-    if (s_doc == NULL && (s_doc = PyUnicode_InternFromString("__doc__")) == NULL) {
-        return -1;
-    }
     _PyType_Lookup(self->cls, s_doc);   /* gives the type a tag */
     unsigned int version = self->cls->tp_version_tag;
     PyObject *answer = PyObject_CallOneArg(self->hook, (PyObject *)self->cls);
@@ -98,24 +94,8 @@ class_check_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static int
-class_check_traverse(ClassCheck *self, visitproc visit, void *arg)
-{
-    Py_VISIT(self->weakref);
-    Py_VISIT(self->hook);
-    Py_VISIT(self->expected);
-    return 0;
-}
-
-static void
-class_check_dealloc(ClassCheck *self)
-{
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->weakref);
-    Py_CLEAR(self->hook);
-    Py_CLEAR(self->expected);
-    Py_TYPE(self)->tp_free(self);
-}
+TRAVERSE(class_check, ClassCheck, weakref, hook, expected)
+DEALLOC(class_check, ClassCheck, weakref, hook, expected)
 
 static PyObject *
 class_check_cls(ClassCheck *self, void *Py_UNUSED(closure))

@@ -7,8 +7,6 @@
    - Values are held by a strong reference while anything that may run Python code looks at them.
    - An Exception raised by user code inside a check is a miss; a BaseException propagates. */
 
-static PyObject *s_reduce;   /* "__reduce__" */
-
 /* Turn a pending exception into a miss, unless it is one that must reach the user. */
 static int
 miss_or_raised(void)
@@ -59,13 +57,13 @@ strict_equal_elements(PyObject *a, PyObject *b)
     return result;
 }
 
+/* Of what two values were converted to, or NULL with an exception; takes the references. */
 static int
-strict_equal_dicts(PyObject *a, PyObject *b)
+strict_equal_taken(PyObject *a, PyObject *b)
 {
-    PyObject *left = PyDict_Items(a), *right = left ? PyDict_Items(b) : NULL;
-    int result = right == NULL ? RAISED : strict_equal(left, right);
-    Py_XDECREF(left);
-    Py_XDECREF(right);
+    int result = a == NULL || b == NULL ? RAISED : strict_equal(a, b);
+    Py_XDECREF(a);
+    Py_XDECREF(b);
     return result;
 }
 
@@ -77,10 +75,7 @@ strict_equal_ranges(PyObject *a, PyObject *b)
     int result = YES;
     for (int i = 0; result == YES && i < 3; i++) {
         PyObject *x = PyObject_GetAttrString(a, fields[i]);
-        PyObject *y = x ? PyObject_GetAttrString(b, fields[i]) : NULL;
-        result = y == NULL ? RAISED : strict_equal(x, y);
-        Py_XDECREF(x);
-        Py_XDECREF(y);
+        result = strict_equal_taken(x, x == NULL ? NULL : PyObject_GetAttrString(b, fields[i]));
     }
     return result;
 }
@@ -115,13 +110,12 @@ strict_equal(PyObject *a, PyObject *b)
             ((PyTupleObject *)a)->ob_item, ((PyTupleObject *)b)->ob_item, PyTuple_GET_SIZE(a));
     }
     else if (type == &PyList_Type) {
-        PyObject *x = PyList_AsTuple(a), *y = x ? PyList_AsTuple(b) : NULL;
-        result = y == NULL ? RAISED : strict_equal(x, y);
-        Py_XDECREF(x);
-        Py_XDECREF(y);
+        PyObject *x = PyList_AsTuple(a);
+        result = strict_equal_taken(x, x == NULL ? NULL : PyList_AsTuple(b));
     }
     else if (type == &PyDict_Type) {
-        result = strict_equal_dicts(a, b);
+        PyObject *x = PyDict_Items(a);
+        result = strict_equal_taken(x, x == NULL ? NULL : PyDict_Items(b));
     }
     else if (type == &PySlice_Type) {
         PySliceObject *x = (PySliceObject *)a, *y = (PySliceObject *)b;
@@ -328,17 +322,23 @@ access_iterator_item(PyObject *iterator, Py_ssize_t k, int *why)
     return computed(value, why);
 }
 
+static inline PyObject **
+function_field(PyObject *object, int kind)
+{
+    PyFunctionObject *function = (PyFunctionObject *)object;
+    return kind == K_FUNC_CODE ? &function->func_code
+        : kind == K_FUNC_DEFAULTS ? &function->func_defaults
+        : kind == K_FUNC_KWDEFAULTS ? &function->func_kwdefaults
+        : &function->func_closure;
+}
+
 static PyObject *
 access_function_field(PyObject *object, int kind, int *why)
 {
     if (!PyFunction_Check(object)) {
         return not_applicable(why);
     }
-    PyFunctionObject *function = (PyFunctionObject *)object;
-    PyObject *value = kind == K_FUNC_CODE ? function->func_code
-        : kind == K_FUNC_DEFAULTS ? function->func_defaults
-        : kind == K_FUNC_KWDEFAULTS ? function->func_kwdefaults
-        : function->func_closure;
+    PyObject *value = *function_field(object, kind);
     return found(value != NULL ? value : Py_None, why);
 }
 
@@ -411,10 +411,7 @@ check_dict_keys(PyObject *dict, PyObject *keys)
         return NO;
     }
     if (PyODict_Check(dict)) {   /* keeps an order of its own */
-        PyObject *actual = PySequence_Tuple(dict);
-        int result = actual == NULL ? RAISED : strict_equal(actual, keys);
-        Py_XDECREF(actual);
-        return result;
+        return strict_equal_taken(PySequence_Tuple(dict), Py_NewRef(keys));
     }
     PyObject *key;
     for (Py_ssize_t i = 0; i < n; i++) {

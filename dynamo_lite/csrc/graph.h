@@ -65,7 +65,15 @@ handover_take(Thread *thread, GraphCall *graph)
     return NULL;
 }
 
-static PyObject *tuple_of(PyObject *const *, Py_ssize_t);
+static PyObject *
+tuple_of(PyObject *const *items, Py_ssize_t n)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
+    }
+    return tuple;
+}
 
 /* Take the current exception, complete with its traceback. */
 static PyObject *
@@ -288,13 +296,7 @@ graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)graph;
 }
 
-static int
-graph_traverse(GraphCall *graph, visitproc visit, void *arg)
-{
-    Py_VISIT(graph->compiled);
-    Py_VISIT(graph->on_failure);
-    return 0;
-}
+TRAVERSE(graph, GraphCall, compiled, on_failure)
 
 /* No tp_clear: a cycle through a compiled graph can be broken elsewhere, and calls in progress need it. */
 static void

@@ -115,6 +115,55 @@ shared_tensor_spec(GuardProgram *p, PyObject *argument)
     return spec == NULL ? NULL : (p->tensors[p->n_tensors++] = spec);
 }
 
+/* The argument of a kind that demands this of it, into `check`. */
+static int
+parse_argument(GuardProgram *p, enum Argument demanded, PyObject *arg, PyObject *spec, Check *check)
+{
+    if (arg == NULL) {
+        return -1;
+    }
+    check->arg = arg;
+    switch (demanded) {
+    case ARG_NOTHING:
+        return 0;
+    case ARG_TYPE:
+    case ARG_OBJECT:
+        check->known = (Known){.object = arg};
+        return demanded == ARG_OBJECT || PyType_Check(arg) ? 0 : bad_spec("expected a type", spec);
+    case ARG_WEAKREF:
+        if (!PyWeakref_CheckRefExact(arg)) {
+            return bad_spec("expected a weak reference", spec);
+        }
+        check->known = known_referent(arg);
+        return 0;
+    case ARG_TUPLE:
+        return PyTuple_Check(arg) ? 0 : bad_spec("expected a tuple", spec);
+    case ARG_NAME:
+        return PyUnicode_CheckExact(arg) ? 0 : bad_spec("expected a name", spec);
+    case ARG_BOOL:
+        check->n = arg == Py_True;
+        return PyBool_Check(arg) ? 0 : bad_spec("expected a bool", spec);
+    case ARG_NUMBER:
+        return parse_small(arg, spec, &check->n);
+    case ARG_SLOT:
+        if (parse_small(arg, spec, &check->n) < 0) {
+            return -1;
+        }
+        if (check->n >= p->n_saved) {
+            return bad_spec("slot out of range", spec);
+        }
+        p->saves_again |= p->is_saved[check->n];
+        p->is_saved[check->n] = 1;
+        return 0;
+    case ARG_TENSOR:
+        check->tensor = shared_tensor_spec(p, arg);
+        return check->tensor == NULL ? -1 : 0;
+    case ARG_UNKNOWN_KIND:
+        break;
+    }
+    return bad_spec("unknown kind", spec);
+}
+
 static int
 parse_check(GuardProgram *p, Check *check, PyObject *spec)
 {
@@ -125,118 +174,32 @@ parse_check(GuardProgram *p, Check *check, PyObject *spec)
     }
     check->kind = (int)kind;
     check->index = (int)index;
-    PyObject *arg = argument_of(p, f[1]);
-    if (arg == NULL) {
-        return -1;
-    }
-    check->arg = arg;
-    switch (kind) {
-    case K_IS:
-    case K_IS_NOT:
-        check->known = (Known){.object = arg};
-        return 0;
-    case K_REF_IS:
-    case K_REF_IS_NOT:
-    case K_REF_TYPE_IS:
-    case K_REF_HAS_KEY:
-    case K_REF_LACKS_KEY:
-        if (!PyWeakref_CheckRefExact(arg)) {
-            return bad_spec("expected a weak reference", spec);
-        }
-        check->known = known_referent(arg);
-        return 0;
-    case K_EQUALS:
-    case K_HAS_KEY:
-    case K_LACKS_KEY:
-    case K_ABSENT:
-    case K_PYTHON:
-    case K_NO_FINALIZER:
-    case K_NO_FINALIZER_AT:
-        return 0;
-    case K_TYPE_IS:
-        check->known = (Known){.object = arg};
-        return PyType_Check(arg) ? 0 : bad_spec("TYPE_IS takes a type", spec);
-    case K_DICT_KEYS:
-        return PyTuple_Check(arg) ? 0 : bad_spec("DICT_KEYS takes a tuple", spec);
-    case K_TRUTH:
-        check->n = arg == Py_True;
-        return PyBool_Check(arg) ? 0 : bad_spec("TRUTH takes a bool", spec);
-    case K_LEN:
-        return parse_small(arg, spec, &check->n);
-    case K_SAVE:
-        if (parse_small(arg, spec, &check->n) < 0) {
-            return -1;
-        }
-        if (check->n >= p->n_saved) {
-            return bad_spec("SAVE out of range", spec);
-        }
-        p->saves_again |= p->is_saved[check->n];
-        p->is_saved[check->n] = 1;
-        return 0;
-    case K_TENSOR:
-        check->tensor = shared_tensor_spec(p, arg);
-        return check->tensor == NULL ? -1 : 0;
-    }
-    return bad_spec("unknown check kind", spec);
+    enum Argument demanded = kind < (Py_ssize_t)sizeof(check_arguments) ? check_arguments[kind] : ARG_UNKNOWN_KIND;
+    return parse_argument(p, demanded, argument_of(p, f[1]), spec, check);
 }
 
 static int parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int roots);
 
 static int
-parse_accessor(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *arg)
+parse_step(GuardProgram *p, Node *node, int root, PyObject *spec, PyObject *arg)
 {
-    switch (node->kind) {
-    case K_LOCAL:
-    case K_FREEVAR:
-    case K_CONST:
-    case K_REFERENT:
-        if (!root) {
-            return bad_spec("a root accessor inside the trie", spec);
-        }
-        if (node->kind == K_REFERENT) {
-            if (!PyWeakref_CheckRefExact(arg)) {
-                return bad_spec("expected a weak reference", spec);
-            }
-            node->anchor = known_referent(arg);
-        }
-        if (node->kind == K_CONST || node->kind == K_REFERENT) {
-            p->is_plain = 0;
-            return 0;
-        }
-        return parse_small(arg, spec, &node->n);
-    case K_INDEX:
-    case K_ITER_ITEM:
-    case K_DICT_KEY:
-        if (parse_small(arg, spec, &node->n) < 0) {
-            return -1;
-        }
-        break;
-    case K_ATTR:
-    case K_FIELD:
-    case K_MEMBER:
-    case K_TYPE_ATTR:
-        if (!PyUnicode_CheckExact(arg)) {
-            return bad_spec("expected a name", spec);
-        }
-        break;
-    case K_INSTANCE_DICT:
-    case K_TYPE:
-    case K_FUNC_CODE:
-    case K_FUNC_DEFAULTS:
-    case K_FUNC_KWDEFAULTS:
-    case K_FUNC_CLOSURE:
-    case K_METHOD_SELF:
-    case K_METHOD_FUNC:
-        p->is_plain = 0;
-        break;
-    case K_DICT_ITEM:
-    case K_CELL_CONTENTS:
-    case K_CALL:
-        break;
-    default:
-        return bad_spec("unknown accessor kind", spec);
+    enum Argument demanded = (size_t)node->kind < sizeof(step_arguments) ? step_arguments[node->kind] : ARG_UNKNOWN_KIND;
+    Check parsed = {0};
+    if (parse_argument(p, demanded, arg, spec, &parsed) < 0) {
+        return -1;
     }
-    return root ? bad_spec("a root must be LOCAL, FREEVAR, CONST or REFERENT", spec) : 0;
+    node->arg = arg;
+    if (demanded == ARG_NUMBER) {
+        node->n = parsed.n;
+    }
+    if (node->kind == K_REFERENT) {
+        node->anchor = parsed.known;
+    }
+    int is_root = node->kind == K_LOCAL || node->kind == K_FREEVAR || node->kind == K_CONST || node->kind == K_REFERENT;
+    if (node->kind == K_CONST || node->kind == K_REFERENT || (demanded == ARG_NOTHING && node->kind != K_CELL_CONTENTS)) {
+        p->is_plain = 0;   /* a field of C, or the object itself: it can be pinned */
+    }
+    return is_root == root ? 0 : bad_spec(root ? "a root must be LOCAL, FREEVAR, CONST or REFERENT" : "a root inside the trie", spec);
 }
 
 static int
@@ -251,9 +214,8 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
         return bad_spec("checks must be a tuple", spec);
     }
     node->kind = (int)kind;
-    node->arg = argument_of(p, f[1]);
     node->absent_index = -1;
-    if (node->arg == NULL || parse_accessor(p, node, root, spec, node->arg) < 0) {
+    if (parse_step(p, node, root, spec, argument_of(p, f[1])) < 0) {
         return -1;
     }
     int n = (int)PyTuple_GET_SIZE(f[2]);
@@ -317,12 +279,24 @@ parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int root
     return result;
 }
 
+/* The slot of a saved value. */
+static int
+parse_slot(const GuardProgram *p, PyObject *number, PyObject *spec, int *slot)
+{
+    Py_ssize_t n;
+    if (parse_small(number, spec, &n) < 0) {
+        return -1;
+    }
+    *slot = (int)n;
+    return n < p->n_saved && p->is_saved[n] ? 0 : bad_spec("a slot that no node fills", spec);
+}
+
 /* SAME (i, j); DISTINCT (i, ...); PREDICATE (function, (i, ...)); GLOBAL_STATE function. */
 static int
 parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
 {
     PyObject **f = fields(spec, 3, "a relation is (kind, arg, index)");
-    Py_ssize_t kind, index, slot;
+    Py_ssize_t kind, index;
     if (f == NULL || parse_small(f[0], spec, &kind) < 0 || parse_small(f[2], spec, &index) < 0) {
         return -1;
     }
@@ -364,13 +338,9 @@ parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
         return -1;
     }
     for (int i = 0; i < relation->n_slots; i++) {
-        if (parse_small(PyTuple_GET_ITEM(slots, i), spec, &slot) < 0) {
+        if (parse_slot(p, PyTuple_GET_ITEM(slots, i), spec, &relation->slots[i]) < 0) {
             return -1;
         }
-        if (slot >= p->n_saved || !p->is_saved[slot]) {
-            return bad_spec("a slot that no node fills", spec);
-        }
-        relation->slots[i] = (int)slot;
     }
     return 0;
 }
@@ -493,7 +463,7 @@ program_dealloc(GuardProgram *p)
 static int
 parse_handed(GuardProgram *p, GraphCall *graph, PyObject *slots)
 {
-    Py_ssize_t n = PyTuple_GET_SIZE(slots), slot;
+    Py_ssize_t n = PyTuple_GET_SIZE(slots);
     if (n != graph->n_handed) {
         return bad_spec("the graph has another number of arguments to be handed over", slots);
     }
@@ -503,13 +473,9 @@ parse_handed(GuardProgram *p, GraphCall *graph, PyObject *slots)
         return -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (parse_small(PyTuple_GET_ITEM(slots, i), slots, &slot) < 0) {
+        if (parse_slot(p, PyTuple_GET_ITEM(slots, i), slots, &p->handed_slots[i]) < 0) {
             return -1;
         }
-        if (slot >= p->n_saved || !p->is_saved[slot]) {
-            return bad_spec("a slot that no node fills", slots);
-        }
-        p->handed_slots[i] = (int)slot;
     }
     p->graph = n == 0 ? NULL : (GraphCall *)Py_NewRef(graph);
     return 0;
@@ -607,8 +573,7 @@ nodes_are_outlived(const Node *nodes, int n)
         }
         for (int k = 0; k < node->n_checks; k++) {
             const Check *check = &node->checks[k];
-            if ((check->kind == K_REF_IS || check->kind == K_REF_TYPE_IS || check->kind == K_REF_HAS_KEY
-                 || check->kind == K_REF_LACKS_KEY)
+            if (check_arguments[check->kind] == ARG_WEAKREF && check->kind != K_REF_IS_NOT
                 && (check->known.object == NULL || !is_known_alive(&check->known))) {
                 return 1;
             }
@@ -662,29 +627,23 @@ find_resumable_iterators(void)
     memcpy(resumable_iterators, types, sizeof types);
 }
 
-/* Add GuardProgram, KINDS and the tensor functions to the module. */
+/* Add GuardProgram, GUARD_KINDS and the tensor functions to the module. */
 static int
 guards_module_init(PyObject *module)
 {
     find_resumable_iterators();
-    s_reduce = PyUnicode_InternFromString("__reduce__");
-    if (s_reduce == NULL || PyType_Ready(&GuardProgram_Type) < 0
+    if (PyType_Ready(&GuardProgram_Type) < 0
         || PyModule_AddObjectRef(module, "GuardProgram", (PyObject *)&GuardProgram_Type) < 0
-        || tensor_module_init(module) < 0) {
+        || PyModule_AddFunctions(module, tensor_functions) < 0) {
         return -1;
     }
-    PyObject *kinds = PyDict_New();
-#define ADD_KIND(name, value) \
-    if (kinds != NULL) { \
-        PyObject *number = PyLong_FromLong(value); \
-        if (number == NULL || PyDict_SetItemString(kinds, #name, number) < 0) { \
-            Py_CLEAR(kinds); \
-        } \
-        Py_XDECREF(number); \
-    }
-    ACCESSOR_KINDS(ADD_KIND) CHECK_KINDS(ADD_KIND) RELATION_KINDS(ADD_KIND)
-#undef ADD_KIND
-    int result = kinds == NULL ? -1 : PyModule_AddObjectRef(module, "KINDS", kinds);
+#define FORMAT(name, value, argument) "s(is)"
+#define VALUES(name, value, argument) , #name, value, #argument
+    PyObject *kinds = Py_BuildValue("{" STEP_KINDS(FORMAT) CHECK_KINDS(FORMAT) RELATION_KINDS(FORMAT) "}"
+                                    STEP_KINDS(VALUES) CHECK_KINDS(VALUES) RELATION_KINDS(VALUES));
+#undef FORMAT
+#undef VALUES
+    int result = kinds == NULL ? -1 : PyModule_AddObjectRef(module, "GUARD_KINDS", kinds);
     Py_XDECREF(kinds);
     return result;
 }

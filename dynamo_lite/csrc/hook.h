@@ -4,45 +4,6 @@
 
 #if HAVE_HOOK
 
-static PyObject *hook(PyThreadState *tstate, Frame *frame, int throwflag);
-
-static _PyFrameEvalFunction next_evaluator = _PyEval_EvalFrameDefault;
-static _PyFrameEvalFunction evaluator_above;   /* somebody's evaluator that was installed over ours, or NULL */
-static Py_ssize_t n_active_threads;
-
-static void
-hook_acquire(void)
-{
-    if (n_active_threads++ > 0) {
-        return;
-    }
-    PyInterpreterState *interp = PyInterpreterState_Get();
-    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interp);
-    if (current == hook || (evaluator_above != NULL && current == evaluator_above)) {
-        return;   /* already in the chain */
-    }
-    evaluator_above = NULL;
-    next_evaluator = current;
-    _PyInterpreterState_SetEvalFrameFunc(interp, hook);
-}
-
-/* If somebody has installed an evaluator over ours, it stays in the chain and passes everything through. */
-static void
-hook_release(void)
-{
-    if (--n_active_threads > 0) {
-        return;
-    }
-    PyInterpreterState *interp = PyInterpreterState_Get();
-    _PyFrameEvalFunction current = _PyInterpreterState_GetEvalFrameFunc(interp);
-    if (current == hook) {
-        _PyInterpreterState_SetEvalFrameFunc(interp, next_evaluator);
-    }
-    else if (current != next_evaluator) {
-        evaluator_above = current;
-    }
-}
-
 static inline PyObject *
 run_frame(PyThreadState *tstate, Frame *frame, int throwflag)
 {
@@ -70,7 +31,7 @@ run_frame_on_short_stack(Thread *thread, PyThreadState *tstate, Frame *frame, in
 {
     Region *previous = swap_region(thread, NULL);
     PyInterpreterState *interp = PyInterpreterState_Get();
-    if (_PyInterpreterState_GetEvalFrameFunc(interp) == hook) {
+    if (_PyInterpreterState_GetEvalFrameFunc(interp) == hook_evaluator) {
         _PyInterpreterState_SetEvalFrameFunc(interp, next_evaluator);
     }
 #ifdef C_RECURSION_REMAINING
@@ -83,7 +44,7 @@ run_frame_on_short_stack(Thread *thread, PyThreadState *tstate, Frame *frame, in
     PyObject *result = next_evaluator(tstate, frame, throwflag);
 #endif
     if (n_active_threads > 0 && _PyInterpreterState_GetEvalFrameFunc(interp) == next_evaluator) {
-        _PyInterpreterState_SetEvalFrameFunc(interp, hook);
+        _PyInterpreterState_SetEvalFrameFunc(interp, hook_evaluator);
     }
     restore_region(thread, previous);
     return result;
@@ -186,18 +147,6 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
         frame_forget_locals(frame);
     }
     return finish_tail_calls(thread, result);
-}
-
-#else
-
-static void
-hook_acquire(void)
-{
-}
-
-static void
-hook_release(void)
-{
 }
 
 #endif /* HAVE_HOOK */

@@ -9,24 +9,19 @@ enum { GUARDS_PASS = -1, GUARDS_RAISED = -2,
        STALE = -3,           /* something changed; a full evaluation will tell whether it matters */
        OTHER_OBJECT = -4 };
 
-/* The kinds. The numbers are those of guards/ir.py; tests/guards/test_ir.py compares the two tables. */
+/* The kinds, and what each demands of its argument. */
+#include <guard_kinds.h>
 
-#define ACCESSOR_KINDS(X) \
-    X(LOCAL, 0) X(FREEVAR, 1) X(CONST, 2) X(ATTR, 3) X(INSTANCE_DICT, 4) X(DICT_ITEM, 5) X(INDEX, 6) \
-    X(CELL_CONTENTS, 7) X(TYPE, 8) X(TYPE_ATTR, 9) X(FUNC_CODE, 10) X(FUNC_DEFAULTS, 11) X(FUNC_KWDEFAULTS, 12) \
-    X(FUNC_CLOSURE, 13) X(METHOD_SELF, 14) X(METHOD_FUNC, 15) X(ITER_ITEM, 16) X(DICT_KEY, 17) X(CALL, 18) \
-    X(REFERENT, 19) X(FIELD, 20) X(MEMBER, 21)
-
-#define CHECK_KINDS(X) \
-    X(IS, 32) X(IS_NOT, 33) X(TYPE_IS, 34) X(EQUALS, 35) X(LEN, 36) X(DICT_KEYS, 37) X(HAS_KEY, 38) X(LACKS_KEY, 39) \
-    X(ABSENT, 40) X(TENSOR, 41) X(TRUTH, 42) X(PYTHON, 43) X(SAVE, 44) X(REF_IS, 45) X(REF_IS_NOT, 46) X(REF_TYPE_IS, 47) \
-    X(NO_FINALIZER, 48) X(NO_FINALIZER_AT, 49) X(REF_HAS_KEY, 50) X(REF_LACKS_KEY, 51)
-
-#define RELATION_KINDS(X) X(SAME, 64) X(DISTINCT, 65) X(PREDICATE, 66) X(GLOBAL_STATE, 67)
-
-#define ENUM_MEMBER(name, value) K_##name = value,
-enum { ACCESSOR_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_MEMBER) };
+#define ENUM_MEMBER(name, value, argument) K_##name = value,
+enum { STEP_KINDS(ENUM_MEMBER) CHECK_KINDS(ENUM_MEMBER) RELATION_KINDS(ENUM_MEMBER) };
 #undef ENUM_MEMBER
+
+enum Argument { ARG_UNKNOWN_KIND, ARG_NOTHING, ARG_OBJECT, ARG_WEAKREF, ARG_TYPE, ARG_TUPLE, ARG_NAME, ARG_BOOL, ARG_NUMBER, ARG_SLOT,
+                ARG_TENSOR };
+
+#define ENTRY(name, value, argument) [value] = ARG_##argument,
+static const char step_arguments[] = {STEP_KINDS(ENTRY)}, check_arguments[] = {CHECK_KINDS(ENTRY)};
+#undef ENTRY
 
 /* The array with room for `n` items of this size; or NULL, no exception set, and the array is what it was. (The macro PyMem_Resize() sets
    the pointer to the array to NULL where there is no memory.) */
@@ -110,6 +105,7 @@ dict_has_versions(PyObject *dict)
         return 0;
     }
 #endif
+    (void)dict;
     return HAVE_DICT_VERSIONS;
 }
 

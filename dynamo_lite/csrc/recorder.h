@@ -387,10 +387,7 @@ record_child(Maker *maker, Node *child, PyObject *value, int versioned)
     case K_FUNC_DEFAULTS:
     case K_FUNC_KWDEFAULTS:
         if (PyFunction_Check(value)) {
-            PyFunctionObject *function = (PyFunctionObject *)value;
-            record_pointer(maker, child, value, child->kind == K_FUNC_CODE ? &function->func_code
-                           : child->kind == K_FUNC_DEFAULTS ? &function->func_defaults
-                           : &function->func_kwdefaults, Py_None);
+            record_pointer(maker, child, value, function_field(value, child->kind), Py_None);
             return;
         }
         break;
@@ -402,7 +399,7 @@ record_child(Maker *maker, Node *child, PyObject *value, int versioned)
         break;
     case K_FUNC_CLOSURE:
         if (PyFunction_Check(value)) {
-            PyObject *closure = ((PyFunctionObject *)value)->func_closure;
+            PyObject *closure = *function_field(value, K_FUNC_CLOSURE);
             record_pinned_child(maker, child, closure != NULL ? closure : Py_None);
             return;
         }

@@ -30,32 +30,9 @@ region_caches(Region *region, void *Py_UNUSED(closure))
     return region->caches == NULL ? PyTuple_New(0) : PyList_AsTuple(region->caches);
 }
 
-static int
-region_traverse(Region *region, visitproc visit, void *arg)
-{
-    Py_VISIT(region->callback);
-    Py_VISIT(region->caches);
-    return 0;
-}
-
-static int
-region_clear(Region *region)
-{
-    Py_CLEAR(region->callback);
-    Py_CLEAR(region->caches);
-    return 0;
-}
-
-static void
-region_dealloc(Region *region)
-{
-    PyObject_GC_UnTrack(region);
-    if (region->weakrefs != NULL) {
-        PyObject_ClearWeakRefs((PyObject *)region);
-    }
-    region_clear(region);
-    Py_TYPE(region)->tp_free(region);
-}
+TRAVERSE(region, Region, callback, caches)
+CLEAR(region, Region, callback, caches)
+DEALLOC(region, Region, callback, caches)
 
 static PyObject *
 region_check_reader(PyObject *Py_UNUSED(region), PyObject *Py_UNUSED(fn))
@@ -90,23 +67,11 @@ static PyTypeObject Region_Type = {
     .tp_weaklistoffset = offsetof(Region, weakrefs),
     .tp_new = PyType_GenericNew,
     .tp_init = (initproc)region_init,
-    .tp_dealloc = (destructor)region_dealloc,
-    .tp_traverse = (traverseproc)region_traverse,
-    .tp_clear = (inquiry)region_clear,
+    LIFE_SLOTS(region),
     .tp_methods = region_methods,
     .tp_members = region_members,
     .tp_getset = region_getset,
 };
-
-static PyObject *
-tuple_of(PyObject *const *items, Py_ssize_t n)
-{
-    PyObject *tuple = PyTuple_New(n);
-    for (Py_ssize_t i = 0; tuple != NULL && i < n; i++) {
-        PyTuple_SET_ITEM(tuple, i, Py_NewRef(items[i]));
-    }
-    return tuple;
-}
 
 /* What an analysis needs of the process, whose program must find it as it was whatever interrupts the analysis: no garbage
    collections, which would double its time, and room for recursion, since it takes several frames for one of the program.

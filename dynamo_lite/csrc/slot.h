@@ -84,43 +84,12 @@ slot_method_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static int
-slot_method_traverse(SlotMethod *self, visitproc visit, void *arg)
-{
-    Py_VISIT(self->object);
-    Py_VISIT(self->replace);
-    Py_VISIT(self->raw);
-    Py_VISIT(self->bound);
-    Py_VISIT(self->type);
-    Py_VISIT(self->rebuild);
-    return 0;
-}
+TRAVERSE(slot_method, SlotMethod, object, replace, raw, bound, type, rebuild)
 
 /* The object stays: a cleared method can still be called by a finalizer, and every cycle through the object can be broken at one of the
    object's own members. */
-static int
-slot_method_clear(SlotMethod *self)
-{
-    Py_CLEAR(self->raw);
-    Py_CLEAR(self->bound);
-    Py_CLEAR(self->type);
-    return 0;
-}
-
-static void
-slot_method_dealloc(SlotMethod *self)
-{
-    PyObject_GC_UnTrack(self);
-    if (self->weakrefs != NULL) {
-        PyObject_ClearWeakRefs((PyObject *)self);
-    }
-    slot_method_clear(self);
-    Py_CLEAR(self->object);
-    Py_CLEAR(self->name);
-    Py_CLEAR(self->replace);
-    Py_CLEAR(self->rebuild);
-    Py_TYPE(self)->tp_free(self);
-}
+CLEAR(slot_method, SlotMethod, raw, bound, type)
+DEALLOC(slot_method, SlotMethod, raw, bound, type, object, name, replace, rebuild)
 
 /* Everything else is as for the method. */
 static PyObject *
@@ -205,9 +174,7 @@ static PyTypeObject SlotMethod_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_getattro = (getattrofunc)slot_method_getattro,
     .tp_repr = (reprfunc)slot_method_repr,
-    .tp_dealloc = (destructor)slot_method_dealloc,
-    .tp_traverse = (traverseproc)slot_method_traverse,
-    .tp_clear = (inquiry)slot_method_clear,
+    LIFE_SLOTS(slot_method),
     .tp_methods = slot_method_methods,
     .tp_members = slot_method_members,
     .tp_getset = slot_method_getset,
@@ -289,7 +256,6 @@ slot_descriptor_vectorcall(SlotDescriptor *self, PyObject *const *args, size_t n
    found. A class of compiled modules does less for its own descriptor. CPython puts its own function back whenever `__call__`, or the
    bases, of such a class are assigned. */
 
-static PyObject *s_call;
 static ternaryfunc generic_call;   /* CPython's: `slot_tp_call` */
 
 static PyObject *
@@ -311,9 +277,6 @@ module_call_by_slot(PyObject *Py_UNUSED(module), PyObject *cls)
     PyTypeObject *type = (PyTypeObject *)cls;
     if (!PyType_Check(cls) || !PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)) {
         PyErr_SetString(PyExc_TypeError, "call_by_slot() takes a class made by a class statement");
-        return NULL;
-    }
-    if (s_call == NULL && (s_call = PyUnicode_InternFromString("__call__")) == NULL) {
         return NULL;
     }
     PyObject *descriptor = _PyType_Lookup(type, s_call);
@@ -406,28 +369,9 @@ static PyGetSetDef slot_descriptor_getset[] = {
     {NULL}
 };
 
-static int
-slot_descriptor_traverse(SlotDescriptor *self, visitproc visit, void *arg)
-{
-    Py_VISIT(self->owner);
-    Py_VISIT(self->follow);
-    Py_VISIT(self->base);
-    Py_VISIT(self->reader);
-    return 0;
-}
-
-/* The type stays, for calls while a cycle is taken apart: its own dictionary breaks the cycle. */
-static void
-slot_descriptor_dealloc(SlotDescriptor *self)
-{
-    PyObject_GC_UnTrack(self);
-    Py_CLEAR(self->owner);
-    Py_CLEAR(self->follow);
-    Py_CLEAR(self->base);
-    Py_CLEAR(self->name);
-    Py_CLEAR(self->reader);
-    Py_TYPE(self)->tp_free(self);
-}
+/* No tp_clear: the type stays, for calls while a cycle is taken apart, which its own dictionary breaks. */
+TRAVERSE(slot_descriptor, SlotDescriptor, owner, follow, base, reader)
+DEALLOC(slot_descriptor, SlotDescriptor, owner, follow, base, name, reader)
 
 static PyTypeObject SlotDescriptor_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)

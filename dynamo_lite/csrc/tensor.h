@@ -13,8 +13,6 @@ enum { RAISED = -1, NO = 0, YES = 1 };
 
 #include "tensor_layout.h"
 
-static PyObject *s_dtype, *s_device, *s_layout, *s_requires_grad, *s_shape, *s_stride;
-
 /* ------------------------------------------------------------------------------------------------------------------
    The connection to torch. */
 
@@ -257,15 +255,12 @@ keys_match(const TensorSpec *spec, PyObject *value)
 static int
 matches_by_attributes(const TensorSpec *spec, PyObject *value)
 {
-    int result = attribute_is(value, s_layout, spec->layout);
-    if (result == YES) {
-        result = attribute_is(value, s_dtype, spec->dtype);
-    }
-    if (result == YES) {
-        result = attribute_is(value, s_device, spec->device);
-    }
-    if (result == YES) {
-        result = attribute_is(value, s_requires_grad, spec->requires_grad);
+    const struct {PyObject *name, *expected;} attributes[] = {
+        {s_layout, spec->layout}, {s_dtype, spec->dtype}, {s_device, spec->device}, {s_requires_grad, spec->requires_grad},
+    };
+    int result = YES;
+    for (size_t i = 0; result == YES && i < Py_ARRAY_LENGTH(attributes); i++) {
+        result = attribute_is(value, attributes[i].name, attributes[i].expected);
     }
     if (result == YES && spec->keys_function != NULL) {
         result = keys_match(spec, value);
@@ -421,26 +416,6 @@ find_symbols(PyObject *libraries)
     return shim.dtype && shim.device_type && shim.device_index && shim.layout && shim.dim && shim.sizes && shim.strides;
 }
 
-/* The offset in tensor objects where the pointer to the TensorImpl lies, if it is the only one; else -1. */
-static Py_ssize_t
-find_tensor_offset(const Probe *probes, Py_ssize_t n)
-{
-    Py_ssize_t found = -1, size = shim.tensor_type->tp_basicsize;
-    for (Py_ssize_t offset = sizeof(PyObject); offset + (Py_ssize_t)sizeof(void *) <= size; offset += sizeof(void *)) {
-        int everywhere = 1;
-        for (Py_ssize_t i = 0; i < n; i++) {
-            everywhere &= *(uintptr_t *)((char *)probes[i].tensor + offset) == probes[i].impl;
-        }
-        if (everywhere) {
-            if (found >= 0) {
-                return -1;
-            }
-            found = offset;
-        }
-    }
-    return found;
-}
-
 static void
 verify_requires_grad(const Probe *probes, Py_ssize_t n)
 {
@@ -504,10 +479,11 @@ init_tensor(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     Py_ssize_t n = PyTuple_GET_SIZE(tuples);
-    shim.tensor_offset = n > 0 && find_symbols(libraries) ? find_tensor_offset(probes, n) : -1;
+    shim.tensor_offset = n > 0 && find_symbols(libraries) ? find_offset(
+        probes, n, handle_lies_at, sizeof(void *), sizeof(void *), sizeof(PyObject), shim.tensor_type->tp_basicsize) : -1;
     if (shim.tensor_offset >= 0) {
         shim.enabled = 1;
-        shim.keys_offset = find_offset(probes, n, keys_lie_at, sizeof(uint64_t), sizeof(uint64_t));
+        shim.keys_offset = find_in_impl(probes, n, keys_lie_at, sizeof(uint64_t), sizeof(uint64_t));
         verify_requires_grad(probes, n);
         if (read_probes(probes, n)) {
             find_layout(probes, n);
@@ -645,19 +621,3 @@ static PyMethodDef tensor_functions[] = {
      "use_tensor_shim(flag) -> previous\n\nWhether programs built from now on read tensors through the shim."},
     {NULL}
 };
-
-/* Add the Python functions that connect to torch. */
-static int
-tensor_module_init(PyObject *module)
-{
-    s_dtype = PyUnicode_InternFromString("dtype");
-    s_device = PyUnicode_InternFromString("device");
-    s_layout = PyUnicode_InternFromString("layout");
-    s_requires_grad = PyUnicode_InternFromString("requires_grad");
-    s_shape = PyUnicode_InternFromString("shape");
-    s_stride = PyUnicode_InternFromString("stride");
-    if (!s_dtype || !s_device || !s_layout || !s_requires_grad || !s_shape || !s_stride) {
-        return -1;
-    }
-    return PyModule_AddFunctions(module, tensor_functions);
-}

@@ -120,51 +120,26 @@ typedef struct {
 /* Does the probe have, at `at`, one part of its metadata? */
 typedef int (*ProbeMatch)(const Probe *probe, const char *at);
 
-static int
-keys_lie_at(const Probe *probe, const char *at)
-{
-    return memcmp(at, &probe->keys, sizeof probe->keys) == 0;
-}
+#define PROBE_MATCH(name, holds) static int name(const Probe *probe, const char *at) { return holds; }
+PROBE_MATCH(handle_lies_at, *(const uintptr_t *)at == probe->impl)
+PROBE_MATCH(keys_lie_at, memcmp(at, &probe->keys, sizeof probe->keys) == 0)
+PROBE_MATCH(dim_lies_at, memcmp(at, &probe->metadata.dim, sizeof probe->metadata.dim) == 0)
+PROBE_MATCH(sizes_lie_at, memcmp(at, probe->metadata.sizes, probe->metadata.dim * sizeof(int64_t)) == 0)
+PROBE_MATCH(strides_lie_at, memcmp(at, probe->metadata.strides, probe->metadata.dim * sizeof(int64_t)) == 0)
+PROBE_MATCH(dtype_lies_at, impl_uint16(at, 0) == (uint16_t)probe->metadata.dtype)
+PROBE_MATCH(device_lies_at, impl_uint16(at, 0) == device_bytes(&probe->metadata))
+#undef PROBE_MATCH
 
-static int
-dim_lies_at(const Probe *probe, const char *at)
-{
-    return memcmp(at, &probe->metadata.dim, sizeof probe->metadata.dim) == 0;
-}
-
-static int
-sizes_lie_at(const Probe *probe, const char *at)
-{
-    return memcmp(at, probe->metadata.sizes, probe->metadata.dim * sizeof(int64_t)) == 0;
-}
-
-static int
-strides_lie_at(const Probe *probe, const char *at)
-{
-    return memcmp(at, probe->metadata.strides, probe->metadata.dim * sizeof(int64_t)) == 0;
-}
-
-static int
-dtype_lies_at(const Probe *probe, const char *at)
-{
-    return impl_uint16(at, 0) == (uint16_t)probe->metadata.dtype;
-}
-
-static int
-device_lies_at(const Probe *probe, const char *at)
-{
-    return impl_uint16(at, 0) == device_bytes(&probe->metadata);
-}
-
-/* The offset at which all probes match, if it is the only one; else -1. `size` bytes are looked at. */
+/* The offset from `first` on, below `end`, at which all probes match, if it is the only one; else -1. `size` bytes are looked at. */
 static Py_ssize_t
-find_offset(const Probe *probes, Py_ssize_t n, ProbeMatch matches, size_t step, size_t size)
+find_offset(const Probe *probes, Py_ssize_t n, ProbeMatch matches, size_t step, size_t size, size_t first, size_t end)
 {
     Py_ssize_t found = -1;
-    for (size_t offset = 0; offset + size <= TENSOR_IMPL_SIZE; offset += step) {
+    for (size_t offset = first; offset + size <= end; offset += step) {
         int everywhere = 1;
         for (Py_ssize_t i = 0; i < n && everywhere; i++) {
-            everywhere = matches(&probes[i], (const char *)probes[i].impl + offset);
+            const char *start = matches == handle_lies_at ? (const char *)probes[i].tensor : (const char *)probes[i].impl;
+            everywhere = matches(&probes[i], start + offset);
         }
         if (everywhere) {
             if (found >= 0) {
@@ -176,16 +151,22 @@ find_offset(const Probe *probes, Py_ssize_t n, ProbeMatch matches, size_t step, 
     return found;
 }
 
+static Py_ssize_t
+find_in_impl(const Probe *probes, Py_ssize_t n, ProbeMatch matches, size_t step, size_t size)
+{
+    return find_offset(probes, n, matches, step, size, 0, TENSOR_IMPL_SIZE);
+}
+
 /* The probes' metadata is filled in; none has more than MAX_INLINE_DIM dimensions, and one has as many. */
 static void
 find_layout(const Probe *probes, Py_ssize_t n)
 {
     const size_t room = MAX_INLINE_DIM * sizeof(int64_t);
-    impl_layout.dim = find_offset(probes, n, dim_lies_at, sizeof(int64_t), sizeof(int64_t));
-    impl_layout.sizes = find_offset(probes, n, sizes_lie_at, sizeof(int64_t), room);
-    impl_layout.strides = find_offset(probes, n, strides_lie_at, sizeof(int64_t), room);
-    impl_layout.dtype = find_offset(probes, n, dtype_lies_at, sizeof(uint16_t), sizeof(uint16_t));
-    impl_layout.device = find_offset(probes, n, device_lies_at, 1, sizeof(uint16_t));
+    impl_layout.dim = find_in_impl(probes, n, dim_lies_at, sizeof(int64_t), sizeof(int64_t));
+    impl_layout.sizes = find_in_impl(probes, n, sizes_lie_at, sizeof(int64_t), room);
+    impl_layout.strides = find_in_impl(probes, n, strides_lie_at, sizeof(int64_t), room);
+    impl_layout.dtype = find_in_impl(probes, n, dtype_lies_at, sizeof(uint16_t), sizeof(uint16_t));
+    impl_layout.device = find_in_impl(probes, n, device_lies_at, 1, sizeof(uint16_t));
     impl_layout.codes = Py_MIN(impl_layout.dtype, impl_layout.device);
     impl_layout.found = impl_layout.dim >= 0 && impl_layout.sizes >= 0 && impl_layout.strides >= 0 && impl_layout.codes >= 0
         && Py_MAX(impl_layout.dtype, impl_layout.device) + sizeof(uint16_t) <= impl_layout.codes + sizeof(uint64_t)

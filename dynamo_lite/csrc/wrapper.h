@@ -119,54 +119,14 @@ uncaptured_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
     return wrapper_make(PyFunction_Check(fn) ? &UncapturedFunction_Type : &Uncaptured_Type, fn, NULL);
 }
 
-static int
-wrapper_traverse(Wrapper *self, visitproc visit, void *arg)
-{
-    Py_VISIT(self->fn);
-    Py_VISIT(self->cache);
-    Py_VISIT(self->wrapped);
-    Py_VISIT(self->called);
-    PyFunctionObject *function = &self->function;
-    Py_VISIT(function->func_dict);
-    Py_VISIT(function->func_globals);
-    Py_VISIT(function->func_builtins);
-    Py_VISIT(function->func_name);
-    Py_VISIT(function->func_qualname);
-    Py_VISIT(function->func_code);
-    Py_VISIT(function->func_closure);
-    return 0;
-}
+TRAVERSE(wrapper, Wrapper, fn, cache, wrapped, called, function.func_dict, function.func_globals, function.func_builtins,
+         function.func_name, function.func_qualname, function.func_code, function.func_closure)
 
 /* fn, cache and the members of the function stay: a cleared wrapper can still be called by a finalizer, and every cycle through them can
    be broken at one of fn's own members or at a cell. */
-static int
-wrapper_clear(Wrapper *self)
-{
-    Py_CLEAR(self->wrapped);
-    Py_CLEAR(self->called);
-    Py_CLEAR(self->function.func_dict);
-    return 0;
-}
-
-static void
-wrapper_dealloc(Wrapper *self)
-{
-    PyObject_GC_UnTrack(self);
-    if (self->function.func_weakreflist != NULL) {
-        PyObject_ClearWeakRefs((PyObject *)self);
-    }
-    wrapper_clear(self);
-    Py_CLEAR(self->fn);
-    Py_CLEAR(self->cache);
-    PyFunctionObject *function = &self->function;
-    Py_CLEAR(function->func_globals);
-    Py_CLEAR(function->func_builtins);
-    Py_CLEAR(function->func_name);
-    Py_CLEAR(function->func_qualname);
-    Py_CLEAR(function->func_code);
-    Py_CLEAR(function->func_closure);
-    Py_TYPE(self)->tp_free(self);
-}
+CLEAR(wrapper, Wrapper, wrapped, called, function.func_dict)
+DEALLOC(wrapper, Wrapper, wrapped, called, function.func_dict, fn, cache, function.func_globals, function.func_builtins,
+        function.func_name, function.func_qualname, function.func_code, function.func_closure)
 
 static PyObject *
 callable_descr_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type))
@@ -195,11 +155,10 @@ uncaptured_descr_get(PyObject *self, PyObject *object, PyObject *type)
     return result;
 }
 
-/* By attributes of these names torch.compile finds what it is to follow in the place of what it has made: by the first inside of code
-   that it captures, by the second (which must be the wrapper's own address) where it is to compile the wrapper itself. */
-static PyObject *s_inline, *s_dict;
+/* By two attributes torch.compile finds what it is to follow in the place of what it has made: by `_torchdynamo_inline` inside of code
+   that it captures, by `_torchdynamo_wrapper_id` (which must be the wrapper's own address) where it is to compile the wrapper itself.
 
-/* What torch.compile follows: the function of a Callable. For a function that is not to be captured it gets an object that it calls, as it
+   What torch.compile follows: the function of a Callable. For a function that is not to be captured it gets an object that it calls, as it
    reads the defaults of a function in C, from functions proper. */
 static PyObject *
 wrapper_get_inline(Wrapper *self)
@@ -260,14 +219,6 @@ static PyObject *
 callable_get_id(PyObject *self, void *Py_UNUSED(closure))
 {
     return PyLong_FromVoidPtr(self);
-}
-
-static int
-wrapper_module_init(void)
-{
-    s_inline = PyUnicode_InternFromString("_torchdynamo_inline");
-    s_dict = PyUnicode_InternFromString("__dict__");
-    return s_inline == NULL || s_dict == NULL ? -1 : 0;
 }
 
 static PyObject *
@@ -406,21 +357,16 @@ wrapper_set_name(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
     Py_RETURN_NONE;
 }
 
-static PyMethodDef function_methods[] = {
-    {"__set_name__", (PyCFunction)(void (*)(void))wrapper_set_name, METH_FASTCALL},
-    {"__prepare_scriptable__", (PyCFunction)wrapper_prepare_scriptable, METH_NOARGS},
-    {"__reduce__", (PyCFunction)wrapper_reduce, METH_NOARGS},
-    {"__copy__", wrapper_copy, METH_NOARGS},
-    {"__deepcopy__", wrapper_copy, METH_O},
+#define WRAPPER_METHODS \
+    {"__prepare_scriptable__", (PyCFunction)wrapper_prepare_scriptable, METH_NOARGS}, \
+    {"__reduce__", (PyCFunction)wrapper_reduce, METH_NOARGS}, \
+    {"__copy__", wrapper_copy, METH_NOARGS}, \
+    {"__deepcopy__", wrapper_copy, METH_O}, \
     {NULL}
-};
 
-static PyMethodDef wrapper_methods[] = {
-    {"__prepare_scriptable__", (PyCFunction)wrapper_prepare_scriptable, METH_NOARGS},
-    {"__reduce__", (PyCFunction)wrapper_reduce, METH_NOARGS},
-    {"__copy__", wrapper_copy, METH_NOARGS},
-    {"__deepcopy__", wrapper_copy, METH_O},
-    {NULL}
+static PyMethodDef wrapper_methods[] = {WRAPPER_METHODS};
+static PyMethodDef function_methods[] = {
+    {"__set_name__", (PyCFunction)(void (*)(void))wrapper_set_name, METH_FASTCALL}, WRAPPER_METHODS
 };
 
 static PyMemberDef callable_members[] = {
@@ -442,9 +388,7 @@ static PyMemberDef uncaptured_members[] = {
     .tp_weaklistoffset = offsetof(PyFunctionObject, func_weakreflist), \
     .tp_call = PyVectorcall_Call, \
     .tp_getattro = (getattrofunc)wrapper_getattro, \
-    .tp_dealloc = (destructor)wrapper_dealloc, \
-    .tp_traverse = (traverseproc)wrapper_traverse, \
-    .tp_clear = (inquiry)wrapper_clear
+    LIFE_SLOTS(wrapper)
 
 static PyTypeObject Callable_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)

@@ -17,7 +17,14 @@ _ITEMS = 8
 _DEPTH = 3
 
 _NAMED = (types.FunctionType, types.BuiltinFunctionType, types.CodeType, type)
-_BRACKETS = {list: "[]", tuple: "()", set: "{}", frozenset: "{}", dict: "{}"}
+_BRACES = "{", "}"
+_BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: _BRACES,
+    frozenset: _BRACES,
+    dict: _BRACES,
+}
 
 
 def short(value: object) -> str:

@@ -5,7 +5,7 @@ Output: `GuardSet`, read by `program` (C), `mirror` (Python) and reports.
 Invariant: a node is created after its parent; a guard's index is its position in `GuardSet.guards`; a settled set keeps no
 function, class or other object of the program alive that it compares with.
 
-The kind numbers are repeated in `csrc/program.h`.
+The kinds are in `kinds`; they can be had from here as well.
 """
 
 from __future__ import annotations
@@ -16,63 +16,12 @@ from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleTyp
 from typing import Any
 from weakref import ref
 
-from dynamo_lite._eval_frame import ClassCheck
+from dynamo_lite._eval_frame import GUARD_KINDS, ClassCheck
+from dynamo_lite.guards.kinds import *
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags, name_of, qualname_of
 
-# Accessors. The first three and REFERENT are roots.
-LOCAL = 0  # local slot: int
-FREEVAR = 1  # i: the i-th cell of the function's closure
-CONST = 2  # the object itself
-ATTR = 3  # name: getattr(), which may run user code
-INSTANCE_DICT = 4  # the object's __dict__
-DICT_ITEM = 5  # key, looked up in the dict's own storage
-INDEX = 6  # i, looked up in the storage of a list or tuple
-CELL_CONTENTS = 7
-TYPE = 8
-TYPE_ATTR = 9  # name: looked up along the MRO of a type, without descriptors
-FUNC_CODE = 10
-FUNC_DEFAULTS = 11
-FUNC_KWDEFAULTS = 12
-FUNC_CLOSURE = 13
-METHOD_SELF = 14
-METHOD_FUNC = 15
-ITER_ITEM = 16  # k: the k-th item still to come of a builtin iterator
-DICT_KEY = 17  # i: the i-th key of a dict
-CALL = 18  # a Python function of the object
-REFERENT = 19  # a root: CONST, but a weak reference to the object
-FIELD = 20  # name: the first getset or member descriptor along the MRO that an immutable class has, read past all code of the program
-MEMBER = 21  # name: the first one of any class, such as what `__slots__` makes
-
-# Checks.
-IS = 32  # object
-IS_NOT = 33  # object
-TYPE_IS = 34  # type, exactly
-EQUALS = 35  # constant: same exact type and equal, all the way down
-LEN = 36  # n
-DICT_KEYS = 37  # tuple of all keys, in order
-HAS_KEY = 38  # key of a dict or set
-LACKS_KEY = 39
-ABSENT = 40  # the accessor finds nothing
-TENSOR = 41  # spec, see `tensor_guards`
-TRUTH = 42  # bool
-PYTHON = 43  # predicate(value)
-SAVE = 44  # slot; added by `program` for relations
-REF_IS = 45  # weak reference to the object; these, and the last two, are what `settle` makes of those without REF
-REF_IS_NOT = 46
-REF_TYPE_IS = 47
-NO_FINALIZER = 48  # no `__del__` of the program runs when the value dies
-NO_FINALIZER_AT = 49  # key: the like for what a dict has there, if anything
-REF_HAS_KEY = 50
-REF_LACKS_KEY = 51
-
-# Relations.
-SAME = 64
-DISTINCT = 65
-PREDICATE = 66
-GLOBAL_STATE = 67
-
-KINDS: dict[str, int] = {name: value for name, value in list(globals().items()) if name.isupper()}
-KIND_NAMES: dict[int, str] = {value: name for name, value in KINDS.items()}
+if GUARD_KINDS != {name: (number, ROWS[number].argument) for name, number in KINDS.items()}:
+    raise ImportError("the C extension was built from other sources of dynamo_lite: build it again")
 
 MADE = -1
 """A root that no guard reaches, which C knows nothing of: what the code makes before the graph; a callable."""
@@ -154,7 +103,7 @@ class GuardNode:
         self.parent = parent
         self.kind = kind
         self.arg = arg
-        self.checks: Sequence[Guard] = ()  # most nodes have few of either
+        self.checks: list[Guard] = ()  # type: ignore[assignment] # most nodes have few of either, so `check` makes the list
         self.children: Mapping[Any, GuardNode] = _NOTHING
         self._seen: Any = None  # keys of the checks
         self._path: str | None = None
@@ -163,13 +112,14 @@ class GuardNode:
     @property
     def path(self) -> str:
         """A readable Python expression, such as `self.layers[3].eps`."""
-        if self._path is None:
+        path = self._path
+        if path is None:
             chain = [self]
             while (parent := chain[-1].parent) is not None and parent._path is None:
                 chain.append(parent)
             for node in reversed(chain):
-                node._path = _describe(node)
-        return self._path
+                path = node._path = _describe(node)
+        return path or ""
 
     @property
     def steps(self) -> Steps:
@@ -206,7 +156,7 @@ def _is_looked_at(node: GuardNode) -> bool:
 
 def _is_demanded(node: GuardNode) -> bool:
     """Whether a check leaves the node no other value than one object."""
-    if node.kind == DICT_KEY:
+    if node.kind == DICT_KEY and node.parent is not None:
         return any(check.kind == DICT_KEYS for check in node.parent.checks)
     return node.kind == CONST or any(check.kind == IS for check in node.checks)
 
@@ -238,7 +188,7 @@ class GuardSet:
         key = _key(kind, arg)
         node = children.get(key)
         if node is None:
-            if children is _NOTHING:
+            if parent is not None and children is _NOTHING:
                 children = parent.children = {}
             node = children[key] = GuardNode(self, parent, kind, arg)
             self.nodes.append(node)
@@ -461,9 +411,7 @@ class SameRegistrations:
         return one is None or other is None or _abc_subclasscheck(one, other) is answer
 
 
-_LOOSE = {IS: REF_IS, IS_NOT: REF_IS_NOT, TYPE_IS: REF_TYPE_IS, HAS_KEY: REF_HAS_KEY, LACKS_KEY: REF_LACKS_KEY}
-FIRM: dict[int, int] = {loose: firm for firm, loose in _LOOSE.items()}
-"""The kinds of checks that refer to their object weakly, and what they are without that."""
+_LOOSE = {firm: loose for loose, firm in FIRM.items()}
 
 
 def is_mortal(value: object) -> bool:
@@ -491,35 +439,14 @@ _weakrefoffset = type.__dict__["__weakrefoffset__"].__get__
 
 
 def _describe(node: GuardNode) -> str:
-    kind, arg = node.kind, node.arg
-    if node.parent is None:
+    kind, arg, parent = node.kind, node.arg, node.parent
+    if parent is None:
         return _describe_root(node.owner, kind, arg)
-    parent = node.parent.path
     if kind == DICT_ITEM:
-        return _describe_dict_item(node.parent, arg)
-    if kind == CELL_CONTENTS and node.parent.kind == FREEVAR:
-        return _name_of_cell(node.owner, node.parent.arg)
-    if kind in (ATTR, FIELD, MEMBER, TYPE_ATTR):
-        return f"{parent}.{arg}"
-    if kind in (INDEX, DICT_KEY, ITER_ITEM):
-        return {INDEX: "{}[{}]", DICT_KEY: "list({})[{}]", ITER_ITEM: "list({})[{}]"}[kind].format(parent, arg)
-    if kind == TYPE:
-        return f"type({parent})"
-    if kind == CALL:
-        return f"{getattr(arg, '__name__', 'f')}({parent})"
-    return f"{parent}.{_FIELD_NAMES[kind]}"
-
-
-_FIELD_NAMES = {
-    INSTANCE_DICT: "__dict__",
-    CELL_CONTENTS: "cell_contents",
-    FUNC_CODE: "__code__",
-    FUNC_DEFAULTS: "__defaults__",
-    FUNC_KWDEFAULTS: "__kwdefaults__",
-    FUNC_CLOSURE: "__closure__",
-    METHOD_SELF: "__self__",
-    METHOD_FUNC: "__func__",
-}
+        return _describe_dict_item(parent, arg)
+    if kind == CELL_CONTENTS and parent.kind == FREEVAR:
+        return _name_of_cell(node.owner, parent.arg)
+    return ROWS[kind].path.format(v=parent.path, k=getattr(arg, "__name__", "f") if kind == CALL else arg)
 
 
 def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
@@ -575,17 +502,20 @@ def _is_namespace(arg: Any) -> bool:
 _ATTRIBUTE_DICTS = ("_parameters", "_buffers", "_modules")
 
 
-def _is_dict_of_attributes(node: GuardNode) -> bool:
-    return node.kind == DICT_ITEM and node.parent.kind == INSTANCE_DICT and node.arg in _ATTRIBUTE_DICTS
+def _whose_attributes(node: GuardNode) -> GuardNode | None:
+    """The object whose attributes lie in this dict."""
+    above = node.parent
+    if node.kind == DICT_ITEM and above is not None and above.kind == INSTANCE_DICT and node.arg in _ATTRIBUTE_DICTS:
+        return above.parent
+    return above if node.kind == INSTANCE_DICT else None
 
 
 def _describe_dict_item(parent: GuardNode, key: Any) -> str:
     named = type(key) is str and key.isidentifier()
-    if named and parent.kind == INSTANCE_DICT:
-        return f"{parent.parent.path}.{key}"
-    if named and _is_dict_of_attributes(parent):
-        return f"{parent.parent.parent.path}.{key}"
+    owner = _whose_attributes(parent) if named else None
+    if owner is not None:
+        return f"{owner.path}.{key}"
     if named and parent.kind == CONST and _is_namespace(parent.arg):
         module = parent.arg["__name__"]
         return key if module == "__main__" else f"{module}.{key}"
-    return f"{parent.path}[{key!r}]"
+    return ROWS[DICT_ITEM].path.format(v=parent.path, k=key)

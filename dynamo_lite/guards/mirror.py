@@ -7,19 +7,21 @@ Invariant: `Mirror.first_failure` equals `GuardProgram.first_failure` up to the 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CellType, FunctionType, MethodType
+from types import CellType, FunctionType, MethodType  # noqa: F401 (the rows of `kinds` use them)
 from typing import Any
 
 from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
 from dynamo_lite.guards.ir import Bounds, Guard, GuardNode, GuardSet, Steps, User
+from dynamo_lite.guards.kinds import ROWS
 from dynamo_lite.isa.typeobject import (
     Member,
     Py_TPFLAGS_HEAPTYPE,
@@ -158,14 +160,13 @@ def type_attr(value: object, name: str) -> Any:
     return next((namespace[name] for namespace in namespaces if name in namespace), MISSING)
 
 
-def _field(kind: type, name: str) -> Callable[[Any], Any]:
-    def field(value: object) -> Any:
-        return getattr(value, name) if type(value) is kind else WRONG
-
-    return field
+def field_of_c(value: object, cls: type, name: str) -> Any:
+    """A field that objects of a builtin class have."""
+    return getattr(value, name) if type(value) is cls else WRONG
 
 
-_ITERATORS = tuple({type(iter(i)) for i in ([], (), range(0), {}, {}.values(), {}.items(), range(1 << 70))})
+_ITERABLES: tuple[Iterable[Any], ...] = ([], (), range(0), {}, {}.values(), {}.items(), range(1 << 70))
+_ITERATORS = tuple({type(iter(iterable)) for iterable in _ITERABLES})
 
 
 def iter_item(value: Any, k: int) -> Any:
@@ -197,43 +198,6 @@ def call(value: object, function: Callable[[Any], Any]) -> Any:
     except Exception:
         return WRONG
 
-
-ACCESSORS: dict[int, Callable[..., Any]] = {
-    ir.LOCAL: local,
-    ir.FREEVAR: free,
-    ir.ATTR: attr,
-    ir.FIELD: field,
-    ir.MEMBER: member,
-    ir.INSTANCE_DICT: instance_dict,
-    ir.DICT_ITEM: dict_item,
-    ir.INDEX: index,
-    ir.CELL_CONTENTS: cell_contents,
-    ir.TYPE: type,
-    ir.TYPE_ATTR: type_attr,
-    ir.FUNC_CODE: _field(FunctionType, "__code__"),
-    ir.FUNC_DEFAULTS: _field(FunctionType, "__defaults__"),
-    ir.FUNC_KWDEFAULTS: _field(FunctionType, "__kwdefaults__"),
-    ir.FUNC_CLOSURE: _field(FunctionType, "__closure__"),
-    ir.METHOD_SELF: _field(MethodType, "__self__"),
-    ir.METHOD_FUNC: _field(MethodType, "__func__"),
-    ir.ITER_ITEM: iter_item,
-    ir.DICT_KEY: dict_key,
-    ir.CALL: call,
-}
-
-WITHOUT_ARGUMENT = frozenset(
-    {
-        ir.INSTANCE_DICT,
-        ir.CELL_CONTENTS,
-        ir.TYPE,
-        ir.FUNC_CODE,
-        ir.FUNC_DEFAULTS,
-        ir.FUNC_KWDEFAULTS,
-        ir.FUNC_CLOSURE,
-        ir.METHOD_SELF,
-        ir.METHOD_FUNC,
-    }
-)
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Checks: functions of (value, argument).
@@ -337,38 +301,14 @@ def has_finalizer(cls: type) -> bool:
     return bool(flags(cls) & Py_TPFLAGS_HEAPTYPE) and any("__del__" in dict_of(base) for base in mro_of(cls))
 
 
-def no_finalizer(value: object, _: object) -> bool:
+def no_finalizer(value: object) -> bool:
     """Does no `__del__` of a class made by a class statement run when the object dies?"""
     return not has_finalizer(type(value))
 
 
 def no_finalizer_at(value: object, key: object) -> bool:
     """`no_finalizer` for the value that a dict has for a key, if it has one."""
-    return isinstance(value, dict) and (
-        not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key), None)
-    )
-
-
-_CHECKS: dict[int, Callable[[Any, Any], Any]] = {
-    ir.IS: lambda value, arg: value is arg,
-    ir.IS_NOT: lambda value, arg: value is not arg,
-    ir.TYPE_IS: lambda value, arg: type(value) is arg,
-    ir.REF_IS: lambda value, ref: value is ref() is not None,
-    ir.REF_IS_NOT: lambda value, ref: not (value is ref() is not None),
-    ir.REF_TYPE_IS: lambda value, ref: type(value) is ref(),
-    ir.EQUALS: equals,
-    ir.LEN: length,
-    ir.DICT_KEYS: dict_keys,
-    ir.HAS_KEY: has_key,
-    ir.LACKS_KEY: lacks_key,
-    ir.REF_HAS_KEY: lambda value, ref: (key := ref()) is not None and has_key(value, key),
-    ir.REF_LACKS_KEY: lambda value, ref: (key := ref()) is not None and lacks_key(value, key),
-    ir.TENSOR: tensor,
-    ir.TRUTH: truth,
-    ir.PYTHON: lambda value, arg: arg(value),
-    ir.NO_FINALIZER: no_finalizer,
-    ir.NO_FINALIZER_AT: no_finalizer_at,
-}
+    return isinstance(value, dict) and (not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key)))
 
 
 def holds(check: Callable[..., Any], *args: Any) -> bool:
@@ -379,46 +319,49 @@ def holds(check: Callable[..., Any], *args: Any) -> bool:
         return False
 
 
+def are_one(a: object, b: object) -> bool:
+    """Are these one object?"""
+    return a is b
+
+
 def all_distinct(*values: Any) -> bool:
     """Are these all different objects?"""
     return len(set(map(id, values))) == len(values)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
+# What the rows of `kinds` say, as functions of (value, argument).
+
+
+def _functions(texts: dict[int, str]) -> dict[int, Callable[[Any, Any], Any]]:
+    source = ", ".join([f"{kind}: lambda v, k: {text}" for kind, text in texts.items()])
+    return eval(f"{{{source}}}", globals())
+
+
+_APPLIED = _functions(
+    {kind: row.python.format(v="*v" if kind >= ir.SAME else "v", k="k") for kind, row in ROWS.items()}
+)
+
+
+def step(kind: int, above: Any, arg: object) -> Any:
+    """Where a step leads from a value; of roots, from the local variables or the closure."""
+    return _APPLIED[kind](above, arg)
+
+
+def walk(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], closure: tuple | None) -> Any:
+    """Where the last step of a path leads; its parent's value is in `found`."""
+    return step(
+        node.kind, above_root(node.kind, values, closure) if node.parent is None else found[node.parent], node.arg
+    )
+
+
+def above_root(kind: int, values: object, closure: object) -> Any:
+    """What a root is taken from: the local variables or the closure."""
+    return values if kind == ir.LOCAL else closure
+
+
+# ----------------------------------------------------------------------------------------------------------------------
 # Source.
-
-_FIELD_NAMES = {
-    ir.FUNC_CODE: "func_code",
-    ir.FUNC_DEFAULTS: "func_defaults",
-    ir.FUNC_KWDEFAULTS: "func_kwdefaults",
-    ir.FUNC_CLOSURE: "func_closure",
-    ir.METHOD_SELF: "method_self",
-    ir.METHOD_FUNC: "method_func",
-}
-
-_ACCESSOR_NAMES = {kind: _FIELD_NAMES.get(kind, accessor.__name__) for kind, accessor in ACCESSORS.items()}
-
-# How a check reads in the generated source. `{v}` is the value, `{k}` the constant.
-_CHECK_SOURCE = {
-    ir.IS: "{v} is {k}",
-    ir.IS_NOT: "{v} is not {k}",
-    ir.TYPE_IS: "type({v}) is {k}",
-    ir.REF_IS: "{v} is {k}() is not None",
-    ir.REF_IS_NOT: "not ({v} is {k}() is not None)",
-    ir.REF_TYPE_IS: "type({v}) is {k}()",
-    ir.EQUALS: "holds(equals, {v}, {k})",
-    ir.LEN: "holds(length, {v}, {k})",
-    ir.DICT_KEYS: "holds(dict_keys, {v}, {k})",
-    ir.HAS_KEY: "holds(has_key, {v}, {k})",
-    ir.LACKS_KEY: "holds(lacks_key, {v}, {k})",
-    ir.REF_HAS_KEY: "{k}() is not None and holds(has_key, {v}, {k}())",
-    ir.REF_LACKS_KEY: "{k}() is not None and holds(lacks_key, {v}, {k}())",
-    ir.TENSOR: "holds(tensor, {v}, {k})",
-    ir.TRUTH: "holds(truth, {v}, {k})",
-    ir.PYTHON: "holds({k}, {v})",
-    ir.NO_FINALIZER: "holds(no_finalizer, {v}, {k})",
-    ir.NO_FINALIZER_AT: "holds(no_finalizer_at, {v}, {k})",
-}
 
 
 class _Writer:
@@ -457,7 +400,7 @@ def _write(guardset: GuardSet) -> _Writer:
     saved = {node for guard in guardset.relations for node in guard.nodes}
     for guard in guardset.relations:
         if guard.kind == ir.GLOBAL_STATE:
-            writer.line(f"if not holds({writer.constant(guard.arg)}): return {guard.index}", guard.text or "")
+            _write_relation(writer, guard, [])
     for root in sorted(guardset.roots.values(), key=lambda root: root.kind):
         _write_tree(writer, root, names, saved)
     for guard in guardset.relations:
@@ -474,15 +417,15 @@ def _write_tree(writer: _Writer, root: GuardNode, names: dict[GuardNode, str], s
         if node not in first:
             continue  # nothing to check here or below
         name = names[node] = f"v{len(names)}"
-        writer.line(f"{name} = {_accessor_source(writer, node, names)}", node.path)
+        writer.line(f"{name} = {_step_source(writer, node, names)}", node.path)
         if any(guard.kind == ir.ABSENT for guard in node.checks):
             writer.line(f"if {name} is not MISSING: return {first[node]}", _user_line(node.checks[0].user))
             continue
         writer.line(f"if {name} is MISSING or {name} is WRONG: return {first[node]}")
         for guard in node.checks:
-            text = _CHECK_SOURCE[guard.kind].format(v=name, k=writer.constant(guard.arg))
+            text = ROWS[guard.kind].python.format(v=name, k=writer.constant(guard.arg))
             writer.line(f"if not ({text}): return {guard.index}", _user_line(guard.user))
-        stack.extend(reversed(node.children.values()))
+        stack.extend(reversed(list(node.children.values())))
 
 
 def _first_guards(root: GuardNode, saved: set[GuardNode]) -> dict[GuardNode, int]:
@@ -503,26 +446,13 @@ def _first_guards(root: GuardNode, saved: set[GuardNode]) -> dict[GuardNode, int
     return first
 
 
-def _accessor_source(writer: _Writer, node: GuardNode, names: dict[GuardNode, str]) -> str:
-    if node.kind == ir.CONST:
-        return writer.constant(node.arg)
-    if node.kind == ir.REFERENT:
-        return f"referent({writer.constant(node.arg)})"
-    function = _ACCESSOR_NAMES[node.kind]
-    if node.kind in (ir.LOCAL, ir.FREEVAR):
-        return f"{function}({'L' if node.kind == ir.LOCAL else 'C'}, {node.arg})"
-    arguments = [names[node.parent]]
-    if node.kind not in WITHOUT_ARGUMENT:
-        arguments.append(writer.constant(node.arg))
-    return f"{function}({', '.join(arguments)})"
+def _step_source(writer: _Writer, node: GuardNode, names: dict[GuardNode, str]) -> str:
+    above = above_root(node.kind, "L", "C") if node.parent is None else names[node.parent]
+    return ROWS[node.kind].python.format(v=above, k=writer.constant(node.arg))
 
 
 def _write_relation(writer: _Writer, guard: Guard, names: list[str]) -> None:
-    values = ", ".join(names)
-    if guard.kind == ir.PREDICATE:
-        test = f"holds({writer.constant(guard.arg)}, {values})"
-    else:
-        test = f"{names[0]} is {names[1]}" if guard.kind == ir.SAME else f"all_distinct({values})"
+    test = ROWS[guard.kind].python.format(v=", ".join(names), k=writer.constant(guard.arg))
     writer.line(f"if not ({test}): return {guard.index}", " ".join(filter(None, [guard.text, _user_line(guard.user)])))
 
 
@@ -536,7 +466,7 @@ class Mirror:
     def __init__(self, guardset: GuardSet):
         writer = _write(guardset)
         self.source = writer.source()
-        namespace = {**_HELPERS, **writer.constants}
+        namespace = {**globals(), **writer.constants}
         exec(compile(self.source, "<guards>", "exec"), namespace)
         self._first_failure = namespace["first_failure"]
 
@@ -560,25 +490,13 @@ class Comparison:
         expected = self.mirror.first_failure(values, closure)
         if (expected is None) == (failed is None):
             return
-        guard = self.guards[expected if failed is None else failed]
+        guard = self.guards[next(index for index in (expected, failed) if index is not None)]
         holds_for, fails_for = ("C program", "Python mirror") if failed is None else ("Python mirror", "C program")
         raise InternalTorchDynamoError(
             f"strict_guards: the guards hold for the {holds_for}, but for the {fails_for} this one fails: {guard.path} "
             f"{ir.KIND_NAMES[guard.kind]} {guard.text or short(guard.arg)}"
         )
 
-
-_HELPERS: dict[str, Any] = {
-    "MISSING": MISSING,
-    "WRONG": WRONG,
-    "holds": holds,
-    "all_distinct": all_distinct,
-    **{
-        f.__name__: f
-        for f in (referent, equals, length, dict_keys, has_key, lacks_key, truth, tensor, no_finalizer, no_finalizer_at)
-    },
-    **{_ACCESSOR_NAMES[kind]: accessor for kind, accessor in ACCESSORS.items()},
-}
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Why did it miss?
@@ -607,11 +525,11 @@ def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | Non
     failures: list[GuardFailure] = []
     found: dict[GuardNode, Any] = {}
     for guard in guardset.relations:
-        if guard.kind == ir.GLOBAL_STATE and not holds(guard.arg):
+        if guard.kind == ir.GLOBAL_STATE and not _APPLIED[guard.kind]((), guard.arg):
             failures.append(GuardFailure(guard.text or "global state", guard.user, "unchanged", "changed"))
     for node in guardset.nodes:
         if node.parent is None or node.parent in found:
-            value = _value(node, found, values, closure)
+            value = walk(node, found, values, closure)
             failure = _explain_node(node, value)
             if failure is not None:
                 failures.append(failure)
@@ -620,21 +538,9 @@ def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | Non
     for guard in guardset.relations:
         if guard.kind != ir.GLOBAL_STATE and all(node in found for node in guard.nodes):
             reached = [found[node] for node in guard.nodes]
-            if not _relation_holds(guard, reached):
+            if not _APPLIED[guard.kind](reached, guard.arg):
                 failures.append(_explain_relation(guard, reached))
     return failures
-
-
-def _value(node: GuardNode, found: dict[GuardNode, Any], values: Sequence[Any], closure: tuple | None) -> Any:
-    if node.kind == ir.CONST:
-        return node.arg
-    if node.kind == ir.REFERENT:
-        return referent(node.arg)
-    accessor = ACCESSORS[node.kind]
-    if node.parent is None:
-        return accessor(values if node.kind == ir.LOCAL else closure, node.arg)
-    value = found[node.parent]
-    return accessor(value) if node.kind in WITHOUT_ARGUMENT else accessor(value, node.arg)
 
 
 def _explain_node(node: GuardNode, value: object) -> GuardFailure | None:
@@ -646,7 +552,7 @@ def _explain_node(node: GuardNode, value: object) -> GuardFailure | None:
             return None
         return _of_node(node, next((guard.user for guard in node.checks), None), "a value", repr(value))
     for guard in node.checks:
-        if not holds(_CHECKS[guard.kind], value, guard.arg):
+        if not holds(_APPLIED[guard.kind], value, guard.arg):
             return _of_node(node, guard.user, *_explain_check(guard, value), guard.kind)
     return None
 
@@ -655,64 +561,54 @@ def _of_node(node: GuardNode, user: User, expected: str, found: str, kind: int |
     return GuardFailure(node.path, user, expected, found, kind, (node.steps,))
 
 
-def _explain_check(guard: Guard, value: Any) -> tuple[str, str]:
+def _explain_check(guard: Guard, value: object) -> tuple[str, str]:
     """The expected value and the value found, as texts."""
     kind, arg = guard.kind, guard.arg
-    if kind == ir.TENSOR:
-        return _explain_tensor(value, arg)
     if kind in ir.FIRM:
         kind, arg = ir.FIRM[kind], arg()
         if arg is None:
             return "an object that is gone", short(value)
-    if kind == ir.TYPE_IS:
-        return f"type {qualname_of(arg)}", f"type {qualname_of(type(value))}"
-    if kind in (ir.NO_FINALIZER, ir.NO_FINALIZER_AT):
-        found = value if kind == ir.NO_FINALIZER else dict.get(value, arg)
-        return "an object without __del__", f"type {qualname_of(type(found))}"
-    if kind == ir.LEN:
-        return f"length {arg}", f"length {_length_of(value)}"
-    if kind == ir.DICT_KEYS:
-        return f"keys {short(list(arg))}", f"keys {short(list(dict.keys(value)))}" if _is(value, dict) else short(value)
-    text = {
-        ir.IS: "the same object {}",
-        ir.IS_NOT: "another object than {}",
-        ir.EQUALS: "{}",
-        ir.HAS_KEY: "a key {}",
-        ir.LACKS_KEY: "no key {}",
-        ir.TRUTH: "truth value {}",
-        ir.PYTHON: "{} to hold",
-    }[kind]
-    return text.format(short(arg)), short(value)
+    expected, found = _texts()[kind]
+    return expected(value, arg), found(value, arg)
 
 
-def _length_of(value: Any) -> str:
+@functools.cache
+def _texts() -> dict[int, tuple[Callable[[Any, Any], str], Callable[[Any, Any], str]]]:
+    """For each kind functions of (value, argument): the texts for what was expected and what was found."""
+    expected = _functions({kind: f'f"{row.expected}"' for kind, row in ROWS.items()})
+    found = _functions({kind: f'f"{row.found}"' for kind, row in ROWS.items()})
+    return {kind: (expected[kind], found[kind]) for kind in ROWS}
+
+
+def length_of(value: Any) -> str:
+    """The number of items in the object's own storage."""
     for base in (list, tuple, dict, set, frozenset):
         if _is(value, base):
             return str(base.__len__(value))
     return str(value.__length_hint__()) if type(value) in _ITERATORS else "unknown"
 
 
-def _explain_tensor(value: object, spec: tuple) -> tuple[str, str]:
-    differences = list(tensor_differences(value, spec))
-    expected = ", ".join(f"{what} {wanted}" for what, wanted, _ in differences)
-    return expected, ", ".join(f"{what} {actual}" for what, _, actual in differences)
+def keys_of(value: Any) -> str:
+    """The keys of a dict."""
+    return f"keys {short(list(dict.keys(value)))}" if _is(value, dict) else short(value)
+
+
+def expected_of(value: object, spec: tuple) -> str:
+    """The metadata that a tensor should have, as far as they differ."""
+    return ", ".join([f"{what} {wanted}" for what, wanted, _ in tensor_differences(value, spec)])
+
+
+def found_of(value: object, spec: tuple) -> str:
+    """The metadata that a tensor has, as far as they differ."""
+    return ", ".join([f"{what} {actual}" for what, _, actual in tensor_differences(value, spec)])
 
 
 def _explain_relation(guard: Guard, values: list[Any]) -> GuardFailure:
-    expected, found = "different objects", "the same object"
-    if guard.kind == ir.PREDICATE:
-        expected, found = guard.text or "predicate", ", ".join(map(short, values))
-    elif guard.kind == ir.SAME:
-        expected, found = found, expected
+    expected, found = _texts()[guard.kind]
     path = _aliases(guard, values) if guard.kind == ir.DISTINCT else guard.path
     paths = tuple([node.steps for node in guard.nodes])
-    return GuardFailure(path, guard.user, expected, found, None, paths, guard.bounds)
-
-
-def _relation_holds(guard: Guard, values: list[Any]) -> bool:
-    if guard.kind == ir.PREDICATE:
-        return holds(guard.arg, *values)
-    return values[0] is values[1] if guard.kind == ir.SAME else all_distinct(*values)
+    wanted = guard.text or expected(values, guard.arg)
+    return GuardFailure(path, guard.user, wanted, found(values, guard.arg), None, paths, guard.bounds)
 
 
 def _aliases(guard: Guard, values: list[Any]) -> str:

@@ -6,14 +6,12 @@ Invariant: a reload runs no user code beyond what the path says, and gives the o
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.isa.typeobject import lookup, read_field, read_member
 
-from . import ir
+from . import ir, mirror
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -100,27 +98,7 @@ def _get_index(sequence: Any, i: int) -> Any:
     return (list if isinstance(sequence, list) else tuple).__getitem__(sequence, i)
 
 
-def _dict_key(dictionary: Any, i: int) -> Any:
-    base = OrderedDict if isinstance(dictionary, OrderedDict) else dict
-    return list(base.keys(dictionary))[i]
-
-
-def _iter_item(iterator: Any, k: int) -> Any:
-    """Looks ahead without moving the iterator: iterators copy by `__reduce__`."""
-    function, *state = iterator.__reduce__()
-    ahead = function(*state[0])
-    if len(state) > 1 and state[1] is not None:
-        ahead.__setstate__(state[1])
-    for _ in range(k):
-        next(ahead)
-    return next(ahead)
-
-
-def _type_attr(cls: type, name: str) -> Any:
-    return lookup(cls, name)
-
-
-def _helper(function: FunctionType) -> Callable[[Any, Any], None]:
+def _helper(function: Callable[..., Any]) -> Callable[[Any, Any], None]:
     def emit(cg: Codegen, node: Any) -> None:
         cg.load_callable(function)
         cg.load_source(node.parent)
@@ -171,15 +149,15 @@ RELOAD: dict[int, Callable[[Any, Any], None]] = {
     ir.INDEX: _index,
     ir.CELL_CONTENTS: _cell_contents,
     ir.TYPE: _type,
-    ir.TYPE_ATTR: _helper(_type_attr),
+    ir.TYPE_ATTR: _helper(lookup),
     ir.FUNC_CODE: _attribute("__code__"),
     ir.FUNC_DEFAULTS: _attribute("__defaults__"),
     ir.FUNC_KWDEFAULTS: _attribute("__kwdefaults__"),
     ir.FUNC_CLOSURE: _attribute("__closure__"),
     ir.METHOD_SELF: _attribute("__self__"),
     ir.METHOD_FUNC: _attribute("__func__"),
-    ir.ITER_ITEM: _helper(_iter_item),
-    ir.DICT_KEY: _helper(_dict_key),
+    ir.ITER_ITEM: _helper(mirror.iter_item),
+    ir.DICT_KEY: _helper(mirror.dict_key),
     ir.CALL: _call,
     ir.MADE: _made,
 }

@@ -15,8 +15,8 @@ import torch
 from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
-from dynamo_lite import _eval_frame
-from dynamo_lite._eval_frame import init_requires_grad, init_tensor, read_tensor
+from dynamo_lite._eval_frame import init_modes, init_requires_grad, init_tensor, read_tensor
+from dynamo_lite._eval_frame import no_modes as sees_no_modes
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Dispatch keys: what sets a conjugated, functorch, inference ... tensor apart from a plain one.
@@ -178,35 +178,35 @@ def _has_no_modes() -> bool:
 
 def _counts_modes() -> bool:
     """Does the C side see that modes and tracers come and go? A mode that is only pushed and popped has no effect."""
-    if not _eval_frame.init_modes(_library_names()):
+    if not init_modes(_library_names()):
         return False
-    seen = [_eval_frame.no_modes() is _has_no_modes()]
+    seen = [sees_no_modes() is _has_no_modes()]
     for mode, push, pop in (
         (BaseTorchFunctionMode(), torch._C._push_on_torch_function_stack, torch._C._pop_torch_function_stack),
         (object.__new__(TorchDispatchMode), _push_mode, _pop_mode),
     ):
         push(mode)
         try:
-            seen.append(_eval_frame.no_modes() is False)
+            seen.append(sees_no_modes() is False)
         finally:
             pop()
-    seen += [_is_seen_while_traced(), _eval_frame.no_modes() is _has_no_modes()]
+    seen += [_is_seen_while_traced(), sees_no_modes() is _has_no_modes()]
     return all(seen)
 
 
 def _is_seen_while_traced() -> bool:
     """Whether the C side sees a tracer of torch.jit."""
     if torch._C._get_tracing_state() is not None:
-        return _eval_frame.no_modes() is False
+        return sees_no_modes() is False
     seen = []
 
     def traced(x: torch.Tensor) -> torch.Tensor:
-        seen.append(_eval_frame.no_modes() is False)
+        seen.append(sees_no_modes() is False)
         return x
 
     torch._C._create_graph_by_tracing(traced, (torch.empty(0, device="cpu"),), lambda value: "", True, False, None, ())
     return seen == [True]
 
 
-no_modes: Callable[[], bool] = _eval_frame.no_modes if _counts_modes() else _has_no_modes
+no_modes: Callable[[], bool] = sees_no_modes if _counts_modes() else _has_no_modes
 """Tells whether no torch function mode, no dispatch mode and no tracer of torch.jit is active on this thread."""

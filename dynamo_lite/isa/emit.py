@@ -11,7 +11,7 @@ import opcode
 import sys
 from collections.abc import Callable, Iterable
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bytecode import FreeVar, Instr, Label, TryBegin, TryEnd
 
@@ -51,6 +51,11 @@ class Assembler:
         self._placed: set[Label] = set()
         self._open: list[tuple[Label, bool]] = []  # enclosing try regions, outermost first
         self._suspended: TryBegin | None = None  # the TryBegin in force
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            """A method for each op of `EMIT`: see the end of this file."""
 
     # -- raw access
 

@@ -32,7 +32,7 @@ from dynamo_lite.dynamism.mark_constraints import name_of, refuse_relation, refu
 from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
 from dynamo_lite.graph.passes.checks import CHECKS
 from dynamo_lite.guards import ir
-from dynamo_lite.guards.mirror import ACCESSORS, WITHOUT_ARGUMENT, GuardFailure, explain_miss
+from dynamo_lite.guards.mirror import GuardFailure, explain_miss, step
 from dynamo_lite.record import FrameRecord, Specialization, log
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
@@ -327,8 +327,7 @@ def _changes_once(fn: Callable[..., Any], call: _Call, first: Exported, changed:
 def _reach(module: torch.nn.Module, steps: Steps) -> Any:
     value: Any = module
     for kind, arg in steps:
-        accessor = ACCESSORS[kind]
-        value = accessor(value) if kind in WITHOUT_ARGUMENT else accessor(value, arg)
+        value = step(kind, value, arg)
     return value
 
 

@@ -18,17 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import Cache, GraphCall, GuardProgram
 from dynamo_lite.dynamism import dynamic_shapes as shapes
-from dynamo_lite.exc import Refused, UserFrame
+from dynamo_lite.exc import Refused
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
-from dynamo_lite.guards.mirror import ACCESSORS, WITHOUT_ARGUMENT
+from dynamo_lite.guards.kinds import ROWS
+from dynamo_lite.guards.mirror import walk
 from dynamo_lite.guards.program import build_program, build_spec, handed_slots
 from dynamo_lite.guards.source import is_handed_over
 from dynamo_lite.isa.eager_fallback import Original, Place
 from dynamo_lite.isa.resume import is_resumed
-from dynamo_lite.record import BreakRecord, FrameRecord, Function, Specialization
+from dynamo_lite.plain_data import ATOMS, Codec, Data, Form
+from dynamo_lite.record import FrameRecord
 
-from .references import ATOMS, Reader, Writer, all_codes, constant_of, demanded, fingerprint
+from .references import Reader, Writer, all_codes, constant_of, demanded, fingerprint
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -65,17 +67,13 @@ def write(
         "program": build_spec(tr.guards, [source for _, source in handed], arguments),
         "handed": (tuple([n for n, _ in handed]), handed_slots([source for _, source in handed])),
         "boxed": any(type(const) is GraphCall and const.boxed for const in code.co_consts),
-        "code": None if code is tr.function.__code__ else _write_code(writer, files, code, tr.region),
+        "code": None if code is tr.function.__code__ else _write_code(files, code),
         "needs_hook": needs_hook,
         "graph": None if graph is None else side.write_graph(graph, writer, places),
         "ambient": ambient,
         "places": (places.codes, places.table),
         "hints": _write_hints(tr.dynamic_hints),
-        "breaks": [_write_break(b) for b in record.breaks],
-        "specializations": [(s.text, s.value, s.user, s.why) for s in record.specializations],
-        "breaks_in_loop": record.breaks_in_loop,
-        "size_lines": _write_lines(record.size_lines),
-        "guard_lines": _write_lines(record.guard_lines),
+        "record": [(name, writer.value(getattr(record, name))) for name in _OF_RECORD],
         # All that was mentioned comes last.
         "arguments": arguments.table,
         "files": files.names,
@@ -99,14 +97,11 @@ class _Arguments:
     def __call__(self, of: ir.GuardNode | ir.Guard) -> Any:
         if isinstance(of, ir.GuardNode):
             return self._of_node(of)
-        arg, kind = of.arg, of.kind
-        if kind == ir.TENSOR:
-            return self._known((kind, arg), side.write_guard, self.writer, of)
-        if kind == ir.GLOBAL_STATE or kind == ir.PREDICATE:
-            return self._known((kind, id(arg)), side.write_guard, self.writer, of)
-        if kind in _IDENTITIES:
-            return self._identity(of)
-        return self._plain(kind, arg)
+        kept = ROWS[of.kind].kept
+        if kept == "torch":
+            key = of.arg if of.kind == ir.TENSOR else id(of.arg)
+            return self._known((of.kind, key), side.write_guard, self.writer, of)
+        return self._identity(of) if kept == "object" else self._plain(of.kind, of.arg)
 
     def _of_node(self, node: ir.GuardNode) -> Any:
         kind, arg = node.kind, node.arg
@@ -142,42 +137,36 @@ class _Arguments:
         return known
 
 
-_IDENTITIES = frozenset({*ir.FIRM, ir.IS, ir.IS_NOT, ir.TYPE_IS})
-
-
 def _mention_functions(writer: Writer, values: tuple[Any, ...]) -> None:
     """Functions on a path are known by their code alone; but marks on them count as well, and where they come from."""
-    reached: dict[int, Any] = {}
+    reached: dict[ir.GuardNode, Any] = {}
     for node in writer.nodes:
         if node.kind == ir.FUNC_CODE:
-            function = _reach(node.parent, writer.root, values, reached)
+            function = node.parent and _reach(node.parent, writer.root, values, reached)
             if type(function) is not types.FunctionType:
                 raise Refused(f"{node.path}, which has changed")
             writer.mention(function, ("node", writer.numbers[id(node.parent)]))
 
 
-def _reach(node: ir.GuardNode, root: types.FunctionType, values: tuple[Any, ...], reached: dict[int, Any]) -> Any:
+def _reach(
+    node: ir.GuardNode, root: types.FunctionType, values: tuple[Any, ...], reached: dict[ir.GuardNode, Any]
+) -> Any:
     """The object that a path leads to now."""
-    if id(node) not in reached:
-        if node.parent is None:
-            kind = node.kind
-            reached[id(node)] = (
-                constant_of(node)
-                if kind in (ir.CONST, ir.REFERENT)
-                else ACCESSORS[kind](values if kind == ir.LOCAL else root.__closure__, node.arg)
-            )
-        else:
-            above = _reach(node.parent, root, values, reached)
-            bare = node.kind in WITHOUT_ARGUMENT
-            reached[id(node)] = ACCESSORS[node.kind](above) if bare else ACCESSORS[node.kind](above, node.arg)
-    return reached[id(node)]
+    if node not in reached:
+        if node.parent is not None:
+            _reach(node.parent, root, values, reached)
+        if node.kind == ir.REFERENT:
+            constant_of(node)
+        reached[node] = walk(node, reached, values, root.__closure__)
+    return reached[node]
 
 
 def _needed(guards: ir.GuardSet, others: list[ir.GuardNode]) -> list[ir.GuardNode]:
     """The paths that something is asked of, and those that lead to them, in their order."""
     asked = [*others, *(node for guard in guards.guards for node in guard.guarded)]
     needed: set[int] = set()
-    for node in asked:
+    for each in asked:
+        node: ir.GuardNode | None = each
         while node is not None and id(node) not in needed:
             needed.add(id(node))
             node = node.parent
@@ -199,6 +188,7 @@ class _Files:
     """Names of files in such a form that they may lie elsewhere: that of the frame is 0, others go with a module."""
 
     def __init__(self, writer: Writer, own: str) -> None:
+        self.writer = writer
         self.names: list[Any] = [None]
         self.numbers = {own: 0}
         self.modules: dict[str, str] = {}
@@ -215,33 +205,59 @@ class _Files:
         return number
 
 
-def _write_code(writer: Writer, files: _Files, code: types.CodeType, region: object) -> tuple[Any, ...]:
-    consts = tuple([_write_const(writer, files, c, region) for c in code.co_consts])
+def _write_code(files: _Files, code: types.CodeType) -> Data:
+    consts = tuple([_CONSTANTS.write(files, c) or files.writer.value(c) for c in code.co_consts])
     return code.replace(co_consts=(), co_filename=""), files(code.co_filename), consts
 
 
-def _write_const(writer: Writer, files: _Files, value: Any, region: object) -> Any:
-    kind = type(value)
-    if kind is GraphCall:
-        return ("graph",)
-    if kind is Original:
-        return ("original",)
-    if kind is Cache:
-        return ("cache", _write_code(writer, files, value.code, region))
-    if kind is types.CodeType:
-        return ("code", _write_code(writer, files, value, region))
-    if kind is weakref.ref:
-        target = value()
-        if target is None:
-            raise Refused("an object that is gone")
-        return ("ref", writer(target))
-    if kind is types.FunctionType and is_resumed(value.__code__) and not value.__closure__:
-        return ("resume", _write_code(writer, files, value.__code__, region), writer(value.__globals__))
-    if kind is types.BuiltinMethodType and type(value.__self__) is tuple:
-        return ("method", writer.value(value.__self__), value.__name__)
-    if kind is types.MethodWrapperType and type(value.__self__) is tuple:
-        return ("method", writer.value(value.__self__), value.__name__)
-    return writer.value(value)
+def _referent(files: _Files, reference: weakref.ref[Any]) -> Data:
+    target = reference()
+    if target is None:
+        raise Refused("an object that is gone")
+    return (files.writer(target),)
+
+
+def _resumed(files: _Files, function: types.FunctionType) -> Data | None:
+    if not is_resumed(function.__code__) or function.__closure__:
+        return None
+    return _write_code(files, function.__code__), files.writer(function.__globals__)
+
+
+def _method(files: _Files, method: types.BuiltinMethodType) -> Data | None:
+    owner = method.__self__
+    return (files.writer.value(owner), method.__name__) if type(owner) is tuple else None
+
+
+# What stands among the constants of generated code, besides values. The readers take the `StoredVersion`.
+_CONSTANTS = Codec(
+    Form("graph", lambda files, call: (), lambda version: version.call, (GraphCall,)),
+    Form("original", lambda files, original: (), lambda version: version.original(), (Original,)),
+    Form(
+        "cache",
+        lambda files, cache: (_write_code(files, cache.code),),
+        lambda version, code: version.region.cache_for(version.resume_code(code)),
+        (Cache,),
+    ),
+    Form(
+        "code",
+        lambda files, code: (_write_code(files, code),),
+        lambda version, code: version.resume_code(code),
+        (types.CodeType,),
+    ),
+    Form("ref", _referent, lambda version, number: weakref.ref(version.reader(number)), (weakref.ref,)),
+    Form(
+        "resume",
+        _resumed,
+        lambda version, code, names: version.region.resume_function(version.resume_code(code), version.reader(names)),
+        (types.FunctionType,),
+    ),
+    Form(
+        "method",
+        _method,
+        lambda version, owner, name: getattr(version.reader.value(owner), name),
+        (types.BuiltinMethodType, types.MethodWrapperType),
+    ),
+)
 
 
 class _Places:
@@ -276,17 +292,8 @@ def _write_hints(hints: dict[Any, Any]) -> dict[Any, Any]:
     }
 
 
-def _write_lines(lines: dict[Any, tuple[Function, ...]]) -> list[tuple[Any, ...]]:
-    return [(line, [tuple(f) for f in functions]) for line, functions in lines.items()]
-
-
-def _read_lines(data: list[tuple[Any, ...]]) -> dict[Any, tuple[Function, ...]]:
-    return {line: tuple([Function(*function) for function in functions]) for line, functions in data}
-
-
-def _write_break(record: BreakRecord) -> tuple[Any, ...]:
-    return record.slug, record.context, tuple([tuple(frame) for frame in record.user_stack])
-
+_OF_RECORD = ("breaks", "specializations", "breaks_in_loop", "size_lines", "guard_lines")
+"""What the record of a frame says of the version, for reports and for the decision whether to recompile."""
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Reading.
@@ -308,6 +315,10 @@ class StoredVersion:
         self.arguments = tuple([self._argument(*written) for written in data["arguments"]])
         self.call: Any = None
         self.path: Any = None
+        self.positions: tuple[int, ...] = data["handed"][0]  # which of the graph's inputs the guards hand over
+        self.is_boxed: bool = data["boxed"]  # whether the graph lets go of its inputs while it runs
+        self.needs_hook: bool = data["needs_hook"]  # whether the code calls functions that are captured by themselves
+        self.hints: dict[Any, Any] = data["hints"]  # the sizes and numbers that were seen
 
     def _argument(self, form: str, *rest: Any) -> Any:
         if form == "weakly":
@@ -317,16 +328,6 @@ class StoredVersion:
         if form in side.GUARD_FORMS:
             return side.read_guard(self.reader, form, *rest)
         return self.reader.value((form, *rest))
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """Which of the graph's inputs the guards hand over."""
-        return self.data["handed"][0]
-
-    @property
-    def is_boxed(self) -> bool:
-        """Whether the graph lets go of its inputs while it runs."""
-        return self.data["boxed"]
 
     def program(self, call: GraphCall | None) -> GuardProgram:
         """The guards, which hand their values over to this call."""
@@ -375,12 +376,14 @@ class StoredVersion:
         return getattr(sys.modules.get(name[0]), "__file__", None) or name[0]
 
     def _const(self, data: Any) -> Any:
-        if type(data) is not tuple:
-            return data
-        reader = _CONSTANTS.get(data[0])
-        return self.reader.value(data) if reader is None else reader(self, *data[1:])
+        return _CONSTANTS.read(self, data) if _CONSTANTS.knows(data) else self.reader.value(data)
 
-    def _resume_code(self, data: object) -> types.CodeType:
+    def original(self) -> Original:
+        """The function as it was."""
+        return Original(self.function.__code__, self.function.__globals__)
+
+    def resume_code(self, data: object) -> types.CodeType:
+        """The code of a resume function, one for all versions."""
         return self.region.resume_code(self._code(data))
 
     def graph(self) -> Any:
@@ -392,37 +395,10 @@ class StoredVersion:
             else side.read_graph(data, self.reader, StoredPlaces(self.data, self.reader), lambda: self.guard_set)
         )
 
-    @property
-    def needs_hook(self) -> bool:
-        """Whether the code calls functions that are captured by themselves."""
-        return self.data["needs_hook"]
-
-    @property
-    def hints(self) -> dict[Any, Any]:
-        """The sizes and numbers that were seen."""
-        return self.data["hints"]
-
     def describe(self, record: FrameRecord) -> None:
         """Put into the record of a frame what it said when the version was made."""
-        for slug, context, frames in self.data["breaks"]:
-            record.breaks.append(BreakRecord(slug, context, tuple([UserFrame(*frame) for frame in frames])))
-        record.specializations += [Specialization(*found) for found in self.data["specializations"]]
-        record.breaks_in_loop = self.data["breaks_in_loop"]
-        record.size_lines = _read_lines(self.data["size_lines"])
-        record.guard_lines = _read_lines(self.data["guard_lines"])
-
-
-_CONSTANTS: dict[str, Callable[..., Any]] = {
-    "graph": lambda version: version.call,
-    "original": lambda version: Original(version.function.__code__, version.function.__globals__),
-    "cache": lambda version, code: version.region.cache_for(version._resume_code(code)),
-    "code": lambda version, code: version._resume_code(code),
-    "ref": lambda version, number: weakref.ref(version.reader(number)),
-    "resume": lambda version, code, names: version.region.resume_function(
-        version._resume_code(code), version.reader(names)
-    ),
-    "method": lambda version, owner, name: getattr(version.reader.value(owner), name),
-}
+        for name, data in self.data["record"]:
+            setattr(record, name, self.reader.value(data))
 
 
 class StoredGuards:

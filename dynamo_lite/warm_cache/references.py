@@ -14,6 +14,7 @@ import functools
 import hashlib
 import importlib
 import marshal
+import operator
 import os
 import sys
 import types
@@ -23,19 +24,23 @@ from typing import Any
 
 from dynamo_lite import markers
 from dynamo_lite._eval_frame import runs_its_code
-from dynamo_lite.exc import Mismatch, Refused
+from dynamo_lite.exc import Mismatch, Refused, UserFrame
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
-from dynamo_lite.guards.mirror import ACCESSORS, MISSING, WITHOUT_ARGUMENT, WRONG
-from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags
+from dynamo_lite.guards.mirror import MISSING, WRONG, above_root, step
+from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, dict_of, flags, module_of, mro_of, qualname_of
+from dynamo_lite.plain_data import ATOMS, Codec, Data, Form, collection, record
 from dynamo_lite.polyfills.registry import POLYFILLS
-
-ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis)})
+from dynamo_lite.record import BreakRecord, Function, Specialization
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Code.
 
 _codes: dict[int, tuple[Any, bytes]] = {}
+_code_fields = operator.attrgetter(
+    *"co_name co_qualname co_argcount co_posonlyargcount co_kwonlyargcount co_flags co_code co_names co_varnames".split(),
+    *"co_freevars co_cellvars co_exceptiontable co_linetable co_firstlineno".split(),
+)
 
 
 def fingerprint(code: types.CodeType) -> bytes:
@@ -44,20 +49,7 @@ def fingerprint(code: types.CodeType) -> bytes:
     if known is not None and known[0]() is code:
         return known[1]
     parts = (
-        code.co_name,
-        code.co_qualname,
-        code.co_argcount,
-        code.co_posonlyargcount,
-        code.co_kwonlyargcount,
-        code.co_flags,
-        code.co_code,
-        code.co_names,
-        code.co_varnames,
-        code.co_freevars,
-        code.co_cellvars,
-        code.co_exceptiontable,
-        code.co_linetable,
-        code.co_firstlineno,
+        *_code_fields(code),
         os.path.basename(code.co_filename),
         tuple([_constant(c) for c in code.co_consts]),
     )
@@ -126,10 +118,10 @@ def _marks(f: Any) -> tuple[Any, ...]:
 
 
 def _class_facts(cls: type, mention: Any) -> tuple[Any, ...]:
-    name = (type.__dict__["__qualname__"].__get__(cls), cls.__name__, str(cls.__dict__.get("__module__")))
+    name = (qualname_of(cls), cls.__name__, str(cls.__dict__.get("__module__")))
     if not flags(cls) & Py_TPFLAGS_HEAPTYPE:
         return (*name, _version_of(cls.__module__, cls))
-    mro = type.__dict__["__mro__"].__get__(cls)
+    mro = mro_of(cls)
     return (
         *name,
         mention(type(cls)),
@@ -156,7 +148,7 @@ def _version_of(module: str, value: object = None) -> str:
 
 @functools.cache
 def _version_of_package(top: str) -> str:
-    home = sys.modules.get(top)
+    home: Any = sys.modules.get(top)
     version = getattr(home, "__version__", None)
     if type(version) is str:
         return version
@@ -216,9 +208,7 @@ _FACTS: dict[type, Callable[[Any, Any], tuple[Any, ...]]] = {
     types.ModuleType: lambda module, mention: (module.__name__,),
     types.CodeType: lambda code, mention: (fingerprint(code),),
     dict: lambda value, mention: (),
-    property: _parts_facts(*_PARTS[property]),
-    staticmethod: _parts_facts("__func__"),
-    classmethod: _parts_facts("__func__"),
+    **{cls: _parts_facts(*_PARTS[cls]) for cls in (property, staticmethod, classmethod)},
     **dict.fromkeys(_DESCRIPTORS, _descriptor_facts),
 }
 
@@ -257,12 +247,12 @@ def _loaded(name: str) -> Any:
 def _walk(module: str, qualname: str) -> Any:
     """The object that a module's text calls by that name: found along namespaces, so that no descriptor and no `__getattr__` runs."""
     namespace: Any = vars(_loaded(module))
-    value = None
+    value: Any = None
     for name in qualname.split("."):
         value = namespace.get(name, MISSING)
         if value is MISSING:
             raise Mismatch(f"{module} has no {qualname}")
-        namespace = type.__dict__["__dict__"].__get__(value) if issubclass(type(value), type) else {}
+        namespace = dict_of(value) if issubclass(type(value), type) else {}
     return value.__func__ if type(value) in (staticmethod, classmethod) else value
 
 
@@ -285,30 +275,161 @@ def _index(n_modules: int) -> dict[int, tuple[str, str]]:
     return found
 
 
-def _named(value: Any) -> tuple[Any, ...] | None:
-    """The place of an object that a module's text has a name for."""
+def _module_name(_: Writer, value: Any) -> Data | None:
+    is_found = issubclass(type(value), types.ModuleType) and sys.modules.get(value.__name__) is value
+    return (value.__name__,) if is_found else None
+
+
+def _module_of_dict(_: Writer, value: Any) -> Data | None:
+    name = value.get("__name__") if type(value) is dict else None
+    home = sys.modules.get(name) if type(name) is str else None
+    return (name,) if home is not None and vars(home) is value else None
+
+
+def _own_name(value: Any) -> tuple[object, object] | None:
+    """The module and the name that a class or function says it has; None if it knows no such thing."""
     kind = type(value)
-    if issubclass(kind, types.ModuleType):
-        return ("module", value.__name__) if sys.modules.get(value.__name__) is value else None
-    if kind is dict and type(value.get("__name__")) is str:
-        home = sys.modules.get(value["__name__"])
-        if home is not None and vars(home) is value:
-            return ("dict", value["__name__"])
-    if kind is types.CodeType or kind in _PARTS and kind is not types.FunctionType:
-        return None
-    if kind is types.FunctionType or issubclass(kind, type):
-        module = type.__dict__["__module__"].__get__(value) if issubclass(kind, type) else value.__module__
-        name = type.__dict__["__qualname__"].__get__(value) if issubclass(kind, type) else value.__qualname__
-        if _found(module, name, value):
-            return ("name", module, name)
-        if kind is types.FunctionType:
-            return None
+    if issubclass(kind, type):
+        return module_of(value), qualname_of(value)
+    if kind is types.FunctionType:
+        return value.__module__, value.__qualname__
     if kind is types.BuiltinFunctionType:
-        module = value.__self__.__name__ if isinstance(value.__self__, types.ModuleType) else value.__module__
-        if _found(module, value.__name__, value):
-            return ("name", module, value.__name__)
-    found = _index(len(sys.modules)).get(id(value))
-    return ("name", *found) if found is not None and _found(*found, value) else None
+        home = value.__self__
+        return home.__name__ if isinstance(home, types.ModuleType) else value.__module__, value.__name__
+    return None
+
+
+def _name(_: Writer, value: Any) -> Data | None:
+    """The module and the name under which a module's text has the object."""
+    kind = type(value)
+    own = _own_name(value)
+    if own is not None and _found(*own, value):
+        return own
+    if kind in _PARTS or kind is types.CodeType or issubclass(kind, types.ModuleType):
+        return None
+    indexed = _index(len(sys.modules)).get(id(value))
+    return indexed if indexed is not None and _found(*indexed, value) else None
+
+
+def _known_constant(_: Writer, value: Any) -> Data | None:
+    of_kind = side.KINDS.get(type(value))
+    return of_kind(value) if of_kind is not None else side.recipe_of(value)
+
+
+def _recipe(writer: Writer, value: object) -> Data | None:
+    recipe = writer.recipes.get(id(value))
+    return None if recipe is None else (writer(recipe[0]), writer.value(recipe[1]))
+
+
+def _owner(writer: Writer, value: Any) -> Data | None:
+    """The class that has a descriptor, or a function written in C (`object.__new__`)."""
+    kind = type(value)
+    owner = (
+        value.__objclass__ if kind in _DESCRIPTORS else value.__self__ if kind is types.BuiltinFunctionType else None
+    )
+    if not issubclass(type(owner), type) or dict_of(owner).get(value.__name__) is not value:
+        return None
+    return writer(owner), value.__name__
+
+
+def _in_class(reader: Reader, owner: int, name: str) -> Any:
+    return _there(vars(reader(owner)).get(name), reader(owner), name)
+
+
+def _enum_name(writer: Writer, value: Any) -> Data | None:
+    if not issubclass(type(value), enum.Enum):
+        return None
+    if type(value).__members__.get(value.name) is not value:
+        raise Refused(f"{type(value).__qualname__} member without a name")
+    return writer(type(value)), value.name
+
+
+def _enum_member(reader: Reader, owner: int, name: str) -> Any:
+    cls = reader(owner)
+    return _there(cls.__members__.get(name) if issubclass(type(cls), enum.EnumMeta) else None, cls, name)
+
+
+def _there(found: object, owner: object, name: str) -> Any:
+    if found is None:
+        raise Mismatch(f"{short_name(owner)} has no {name}")
+    return found
+
+
+def _way(writer: Writer, value: object) -> Data | None:
+    """Where else the object can be found: on a path of the guards, or as a part of another one."""
+    for way in writer.ways.get(id(value), ()):
+        if way[0] != "part":
+            root = writer.nodes[way[1]].root
+            try:
+                if root.kind in (ir.CONST, ir.REFERENT):
+                    writer(constant_of(root))
+            except Refused:
+                continue
+        return way
+    return None
+
+
+_WAYS: dict[str, Callable[..., Any]] = {
+    "node": lambda reader, number: reader.at(number),
+    "type": lambda reader, number: type(reader.at(number)),
+    "part": lambda reader, owner, name: _there(getattr(reader(owner), name, None), reader(owner), name),
+}
+
+_NAMES = Codec(
+    Form("globals", lambda w, v: () if v is w.root.__globals__ else None, lambda r: r.root.__globals__),
+    Form("module", _module_name, lambda r, name: _loaded(name)),
+    Form("dict", _module_of_dict, lambda r, name: vars(_loaded(name))),
+    Form("name", _name, lambda r, module, name: _walk(module, name)),
+)
+
+_MADE = Codec(
+    Form("kind", _known_constant, lambda r, kind, *rest: side.FINDERS[kind](*rest)),
+    Form("made", _recipe, lambda r, maker, args: r(maker)(*r.value(args))),
+)
+"""What another process makes for itself. Of what has none of these forms the facts are compared."""
+
+_PLACES = Codec(
+    Form("root", lambda w, v: () if v is w.root else None, lambda r: r.root),
+    Form("code", lambda w, v: () if v is w.root.__code__ else None, lambda r: r.root.__code__),
+    Form("member", _owner, _in_class),
+    Form("enum", _enum_name, _enum_member),
+    *_NAMES.forms,
+    Form("way", _way, lambda r, way, *rest: _WAYS[way](r, *rest)),
+)
+
+_FOUND = Codec(*_MADE.forms, *_PLACES.forms)
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Values.
+
+
+def _atoms(_: Writer, items: Any) -> Data:
+    if not all(type(item) in ATOMS for item in items):
+        raise Refused("a set of objects")
+    return (tuple(items),)
+
+
+def _items(writer: Writer, value: dict[Any, Any]) -> Data | None:
+    if _NAMES.write(writer, value) is not None:
+        return None
+    return (tuple([(writer.value(k), writer.value(item)) for k, item in value.items()]),)
+
+
+_VALUES = Codec(
+    collection(tuple),
+    collection(list),
+    *[Form(cls.__name__, _atoms, lambda r, items, cls=cls: cls(items), (cls,)) for cls in (set, frozenset)],
+    Form("dict", _items, lambda r, items: {r.value(k): r.value(item) for k, item in items}, (dict,)),
+    record(slice, "start", "stop", "step"),
+    record(range, "start", "stop", "step"),
+    *map(record, (UserFrame, Function, BreakRecord, Specialization)),
+    Form("NotImplemented", lambda w, v: (), lambda r: NotImplemented, (type(NotImplemented),)),
+    Form("object", lambda w, v: (w(v),), lambda r, number: r(number)),
+    Form("weakly", lambda w, v: None, lambda r, number: r(number)),
+)
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Both directions.
 
 
 class Writer:
@@ -324,7 +445,7 @@ class Writer:
         self.table: list[Any] = []
         self.known: dict[int, int] = {}
         self.alive: list[Any] = []
-        self.parts: dict[int, list[tuple[Any, ...]]] = {}
+        self.ways: dict[int, list[Data]] = {}
         self.strings: dict[str, int] = {}
         self._collect()
 
@@ -336,13 +457,13 @@ class Writer:
             elif guard.kind in (ir.TYPE_IS, ir.REF_TYPE_IS):
                 self._offer(demanded(guard), ("type", self.numbers[id(guard.node)]))
 
-    def _offer(self, value: object, place: tuple[Any, ...]) -> None:
+    def _offer(self, value: object, way: Data) -> None:
         if type(value) not in ATOMS:
-            self.parts.setdefault(id(value), []).append(place)
+            self.ways.setdefault(id(value), []).append(way)
 
-    def mention(self, value: object, place: tuple[Any, ...]) -> int:
-        """The number of an object that can be found at a place."""
-        self._offer(value, place)
+    def mention(self, value: object, way: Data) -> int:
+        """The number of an object that can be found in this way."""
+        self._offer(value, way)
         return self(value)
 
     def __call__(self, value: object) -> int:
@@ -361,114 +482,36 @@ class Writer:
             raise
         number = self.known[id(value)] = len(self.table)
         self.table.append((place, facts))
+        self._offer_parts(value, number)
+        return number
+
+    def _describe(self, value: object) -> tuple[Data, Data | None]:
+        made = _MADE.write(self, value)
+        if made is not None:
+            return made, None
+        facts = _facts_of(value)
+        place = _PLACES.write(self, value)
+        if place is None:
+            raise Refused(f"{short_name(value)}, which has no name")
+        if type(value) in _PARTS and type(value) is not types.FunctionType:
+            # A property's functions are found through it: its place has to have a number before them. Compared under its own number.
+            self._offer_parts(value, len(self.table))
+            self.table.append((place, None))
+        return place, (_kind(value), *facts(value, self))
+
+    def _offer_parts(self, value: object, number: int) -> None:
         for name in _PARTS.get(type(value), ()):
             part = getattr(value, name)
             if part is not None:
                 self._offer(part, ("part", number, name))
-        return number
 
-    def _describe(self, value: object) -> tuple[tuple[Any, ...], Any]:
-        of_kind = side.KINDS.get(type(value))
-        if of_kind is not None:
-            return ("kind", *of_kind(value)), None
-        of_sizes = side.recipe_of(value)
-        if of_sizes is not None:
-            return ("kind", *of_sizes), None
-        recipe = self.recipes.get(id(value))
-        if recipe is not None:
-            maker, args = recipe
-            return ("made", self(maker), self.value(args)), None
-        facts = _facts_of(value)
-        place = self._place(value)
-        if type(value) in _PARTS and type(value) is not types.FunctionType:
-            self._announce_parts(value, place)
-        return place, (_kind(value), *facts(value, self))
-
-    def _announce_parts(self, value: object, place: tuple[Any, ...]) -> None:
-        """A property's functions are found through it: its place has to have a number before them."""
-        number = len(self.table)
-        self.table.append((place, None))  # compared under its own number
-        for name in _PARTS[type(value)]:
-            part = getattr(value, name)
-            if part is not None:
-                self._offer(part, ("part", number, name))
-
-    def _place(self, value: Any) -> tuple[Any, ...]:
-        root = self.root
-        if value is root:
-            return ("root",)
-        if value is root.__globals__:
-            return ("globals",)
-        if value is root.__code__:
-            return ("code",)
-        if isinstance(value, _DESCRIPTORS) and vars(value.__objclass__).get(value.__name__) is value:
-            return ("member", self(value.__objclass__), value.__name__)
-        if type(value) is types.BuiltinFunctionType and _is_own(value.__self__, value):  # `object.__new__`
-            return ("member", self(value.__self__), value.__name__)
-        if issubclass(type(value), enum.Enum):
-            if type(value).__members__.get(value.name) is not value:
-                raise Refused(f"{type(value).__qualname__} member without a name")
-            return ("enum", self(type(value)), value.name)
-        named = _named(value)
-        if named is not None:
-            return named
-        for place in self.parts.get(id(value), ()):
-            try:
-                self._reach(place)
-            except Refused:
-                continue
-            return place
-        raise Refused(f"{short_name(value)}, which has no name")
-
-    def _reach(self, place: tuple[Any, ...]) -> None:
-        """Make sure that the start of a path can be described."""
-        if place[0] in ("node", "type"):
-            root = self.nodes[place[1]].root
-            if root.kind in (ir.CONST, ir.REFERENT):
-                self(constant_of(root))
-
-    def value(self, v: Any) -> Any:
+    def value(self, v: object) -> Any:
         """Plain data for a value, or for a reference to an object."""
-        kind = type(v)
-        if kind in ATOMS:
-            return v
-        if kind in _SEQUENCES:
-            return (_SEQUENCES[kind], tuple([self.value(item) for item in v]))
-        if kind is dict and self._named_or_none(v) is None:
-            return ("dict", tuple([(self.value(k), self.value(item)) for k, item in v.items()]))
-        if kind in (set, frozenset):
-            items = [self.value(item) for item in v]
-            if not all(type(item) in ATOMS for item in items):
-                raise Refused("a set of objects")
-            return (kind.__name__, tuple(items))
-        if kind in (slice, range):
-            return (kind.__name__, (self.value(v.start), self.value(v.stop), self.value(v.step)))
-        if v is NotImplemented:
-            return ("NotImplemented",)
-        return ("object", self(v))
-
-    def _named_or_none(self, v: object) -> Any:
-        return ("globals",) if v is self.root.__globals__ else _named(v)
+        return v if type(v) in ATOMS else _VALUES.write(self, v)
 
     def text(self, text: str) -> int:
         """The number of a string that occurs often."""
         return self.strings.setdefault(text, len(self.strings))
-
-
-def _is_own(cls: object, function: types.BuiltinFunctionType) -> bool:
-    """Whether a class has a function written in C itself."""
-    return issubclass(type(cls), type) and type.__dict__["__dict__"].__get__(cls).get(function.__name__) is function
-
-
-_SEQUENCES = {tuple: "tuple", list: "list"}
-_MAKERS: dict[str, Any] = {
-    "tuple": tuple,
-    "list": list,
-    "set": set,
-    "frozenset": frozenset,
-    "slice": lambda parts: slice(*parts),
-    "range": lambda parts: range(*parts),
-}
 
 
 def demanded(guard: ir.Guard) -> Any:
@@ -529,7 +572,7 @@ class Reader:
                 raise Mismatch("an object that is only found through itself")
             self.under_way.add(number)
             place, facts = self.table[number]
-            value = self.found[number] = self._find(*place)
+            value = self.found[number] = _FOUND.read(self, place)
             self.under_way.discard(number)
             if facts is not None:
                 self._compare(value, facts)
@@ -547,11 +590,8 @@ class Reader:
             now = (_kind(value), *_facts_of(value)(value, _Mentions(self)))
         except Refused as reason:
             raise Mismatch(str(reason)) from None
-        if not _agree(now, facts, self):
+        if now != facts:
             raise Mismatch(f"{short_name(value)} is another one")
-
-    def _find(self, kind: str, *rest: Any) -> Any:
-        return _FINDERS[kind](self, *rest)
 
     def at(self, number: int) -> Any:
         """The object that a path leads to now. Raises `Mismatch`."""
@@ -560,19 +600,12 @@ class Reader:
             parent, kind, arg = self.nodes[number]
             if type(arg) is tuple and arg[:1] == (...,):
                 arg = self.value(self.arguments[arg[1]])
-            value = arg if kind in (ir.CONST, ir.REFERENT) else self._step(parent, kind, arg)
+            above = above_root(kind, self.values, self.root.__closure__) if parent < 0 else self.at(parent)
+            value = arg if kind == ir.REFERENT else step(kind, above, arg)
             if value is MISSING or value is WRONG:
                 raise Mismatch("a path leads nowhere")
             self.reached[number] = value
         return value
-
-    def _step(self, parent: int, kind: int, arg: object) -> Any:
-        if kind == ir.LOCAL:
-            return ACCESSORS[kind](self.values, arg)
-        if kind == ir.FREEVAR:
-            return ACCESSORS[kind](self.root.__closure__, arg)
-        above = self.at(parent)
-        return ACCESSORS[kind](above) if kind in WITHOUT_ARGUMENT else ACCESSORS[kind](above, arg)
 
     def only(self, numbers: Iterable[int]) -> Found:
         """A reader that finds these objects."""
@@ -580,16 +613,7 @@ class Reader:
 
     def value(self, data: Any) -> Any:
         """The value for plain data."""
-        if type(data) is not tuple:
-            return data
-        kind, *rest = data
-        if kind == "object" or kind == "weakly":
-            return self(rest[0])
-        if kind == "dict":
-            return {self.value(k): self.value(item) for k, item in rest[0]}
-        if kind == "NotImplemented":
-            return NotImplemented
-        return _MAKERS[kind]([self.value(item) for item in rest[0]])
+        return _VALUES.read(self, data) if type(data) is tuple else data
 
 
 class Found(Reader):
@@ -603,80 +627,34 @@ class Found(Reader):
 
 
 class _Mentions:
-    """Stands for objects in the facts of this process; those that were written are numbers."""
+    """Writes facts of this process, in which other objects are equal to the data that were written for them."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
 
     def __call__(self, value: object) -> Any:
-        return _Object(value)
+        return _Mention(lambda written: type(written) is int and self.reader(written) is value)
 
     def value(self, value: object) -> Any:
-        return _Value(value)
+        """Of a value that is compared by what it is equal to."""
+
+        def is_written(written: Any) -> bool:
+            known = self.reader.value(written)
+            return type(known) is type(value) and known == value
+
+        return _Mention(is_written)
 
 
-class _Object:
-    def __init__(self, value: Any) -> None:
-        self.value = value
+class _Mention:
+    """Equal to the data of which `is_written` holds."""
 
+    def __init__(self, is_written: Callable[[Any], bool]) -> None:
+        self.is_written = is_written
 
-class _Value(_Object):
-    pass
+    __hash__ = None  # type: ignore[assignment]
 
-
-def _agree(now: Any, written: object, reader: Reader) -> bool:
-    kind = type(now)
-    if kind is _Object:
-        return type(written) is int and reader(written) is now.value
-    if kind is _Value:
-        known = reader.value(written)
-        return type(known) is type(now.value) and known == now.value
-    if kind is tuple:
-        return (
-            type(written) is tuple
-            and len(now) == len(written)
-            and all(_agree(a, b, reader) for a, b in zip(now, written, strict=True))
-        )
-    return kind is type(written) and now == written
-
-
-def _member(reader: Reader, owner: int, name: str) -> Any:
-    found = vars(reader(owner)).get(name, MISSING)
-    if found is MISSING:
-        raise Mismatch(f"{short_name(reader(owner))} has no {name}")
-    return found
-
-
-def _part(reader: Reader, owner: int, name: str) -> Any:
-    found = getattr(reader(owner), name, None)
-    if found is None:
-        raise Mismatch(f"{short_name(reader(owner))} has no {name}")
-    return found
-
-
-def _enum_member(reader: Reader, owner: int, name: str) -> Any:
-    cls = reader(owner)
-    found = cls.__members__.get(name) if issubclass(type(cls), enum.EnumMeta) else None
-    if found is None:
-        raise Mismatch(f"{cls.__qualname__} has no {name}")
-    return found
-
-
-_FINDERS: dict[str, Callable[..., Any]] = {
-    "root": lambda reader: reader.root,
-    "globals": lambda reader: reader.root.__globals__,
-    "code": lambda reader: reader.root.__code__,
-    "module": lambda reader, name: _loaded(name),
-    "dict": lambda reader, name: vars(_loaded(name)),
-    "name": lambda reader, module, name: _walk(module, name),
-    "member": _member,
-    "part": _part,
-    "enum": _enum_member,
-    "made": lambda reader, maker, args: reader(maker)(*reader.value(args)),
-    "node": lambda reader, number: reader.at(number),
-    "type": lambda reader, number: type(reader.at(number)),
-    "kind": lambda reader, kind, *rest: side.FINDERS[kind](*rest),
-}
+    def __eq__(self, written: object) -> bool:
+        return self.is_written(written)
 
 
 def all_codes(codes: Any) -> Iterator[types.CodeType]:

@@ -18,7 +18,6 @@ import pytest
 from dynamo_lite._eval_frame import (
     COMPILE,
     HAVE_HOOK,
-    KINDS,
     RUN_ONLY,
     RUN_ONLY_ALL,
     SKIP,
@@ -32,6 +31,7 @@ from dynamo_lite._eval_frame import (
     set_region,
 )
 
+from dynamo_lite.guards.kinds import KINDS
 from tests.helpers.classes import kinds_of_methods, with_wrapped_methods
 
 LONG = bool(os.environ.get("DYNAMO_LITE_SOAK"))

@@ -3,13 +3,22 @@
 import marshal
 
 from dynamo_lite import _eval_frame
-from dynamo_lite.guards import ir
+from dynamo_lite.guards import ir, kinds
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.program import build_spec
 
 
 def test_kinds_are_those_of_the_c_file():
-    assert ir.KINDS == _eval_frame.KINDS
+    """An extension that was built from another table is refused when the package is imported."""
+    assert _eval_frame.GUARD_KINDS == {
+        name: (number, kinds.ROWS[number].argument) for name, number in kinds.KINDS.items()
+    }
+    assert ir.IS == kinds.IS and set(kinds.KINDS) <= vars(ir).keys()
+
+
+def test_each_check_is_explained():
+    checks = {name: kinds.ROWS[number] for name, number in kinds.KINDS.items() if kinds.SAVE != number >= kinds.IS}
+    assert all(row.python and row.expected for name, row in checks.items() if kinds.KINDS[name] < kinds.SAME)
 
 
 def test_nodes_are_interned():
