@@ -214,7 +214,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
     # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
-    if any(isinstance(o, FloatValue) or (type(o) is float and function in _QUOTIENTS) for o in operands):
+    if any(isinstance(o, FloatValue) or (function in _QUOTIENTS and _is_float(o)) for o in operands):
         return of_floats(tx, function, tuple(operands))
     if (function in _PARTIAL and _is_refused(function, operands[1])) or (
         function is operator.pow and not _is_power_of_symbols(*operands)
@@ -228,6 +228,10 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
     return from_number(result, ("call", function, tuple(operands)))
+
+
+def _is_float(operand: Any) -> bool:
+    return type(_host(operand)) in (float, torch.SymFloat)
 
 
 def of_floats(tx: Frame, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
@@ -300,6 +304,22 @@ def with_present_numbers(
         return tx.raises_like(error)
 
 
+def _present_number(vt: VariableTracker) -> int | float | None:
+    """The number it is now, which nothing may rest on; None if that depends on tensor data."""
+    return vt.present() if isinstance(vt, SymNodeVariable) else vt.value
+
+
+def _division_by_zero(
+    tx: Frame, function: Callable[..., Any], dividend: VariableTracker, divisor: ConstantVariable
+) -> VariableTracker:
+    """The error of CPython, whose text depends on the operator and on the types, but not on the dividend."""
+    number = _present_number(dividend)
+    try:
+        return tx.tr.wrap_new(function(dividend.python_type()(1) if number is None else number, divisor.value))
+    except ZeroDivisionError as error:
+        return tx.raises_like(error)
+
+
 def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
     """Whether a symbolic right operand is one that the function raises for: the algebra of symbols would not ask."""
     if type(operand) is not SymValue or is_unbacked(operand.sym):
@@ -358,6 +378,8 @@ for _function, (_slot, _) in UNARY_OPS.items():
 
 
 def _divmod(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    if MISSING not in (operand_of(v), operand_of(w)) and _present_number(w) == 0:
+        return _division_by_zero(tx, divmod, v, specialized(w))  # the quotient alone raises with another text
     quotient = apply_number_function(tx, operator.floordiv, v, w)
     if quotient is NOT_IMPLEMENTED:
         return quotient
