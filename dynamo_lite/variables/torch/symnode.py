@@ -210,7 +210,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     """A function of numbers, some of them symbolic."""
     operands = [operand_of(vt) for vt in trackers]
     if any(o is MISSING for o in operands):
-        return NOT_IMPLEMENTED
+        return _with_complex(tx, function, trackers)
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
     # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
@@ -228,6 +228,17 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
     return from_number(result, ("call", function, tuple(operands)))
+
+
+def _with_complex(tx: Frame, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]) -> VariableTracker:
+    """A function of numbers that vary and complex constants: a constant."""
+    if all(isinstance(vt, SymNodeVariable) or _is_complex(vt) for vt in trackers):
+        return fold(tx, function, [specialized(vt) for vt in trackers], {})
+    return NOT_IMPLEMENTED
+
+
+def _is_complex(vt: VariableTracker) -> bool:
+    return isinstance(vt, ConstantVariable) and type(vt.value) is complex
 
 
 def _is_float(operand: Any) -> bool:
@@ -355,15 +366,23 @@ def _binary_slot(function: Callable[..., Any]) -> Any:
     return staticmethod(lambda tx, v, w: apply_number_function(tx, function, v, w))
 
 
-def _unary_slot(function: Callable[..., Any]) -> Any:
-    return lambda self, tx: apply_number_function(tx, function, self)
+def _unary_slot(function: Callable[..., Any], symbol: str) -> Any:
+    def slot(self: VariableTracker, tx: Frame) -> VariableTracker:
+        result = apply_number_function(tx, function, self)
+        if result is NOT_IMPLEMENTED:
+            return tx.raises(TypeError, f"bad operand type for {symbol}: '{self.python_type().__name__}'")
+        return result
+
+    return slot
 
 
 def _shared_slot(of_constants: Any, of_symbols: Any) -> Any:
-    """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot."""
+    """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot. A constant that is no number has
+    its own: `str % int` formats."""
 
     def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-        return (of_symbols if isinstance(w, SymNodeVariable) else of_constants)(tx, v, w)
+        is_arithmetic = isinstance(w, SymNodeVariable) and (operand_of(v) is not MISSING or _is_complex(v))
+        return (of_symbols if is_arithmetic else of_constants)(tx, v, w)
 
     return staticmethod(slot)
 
@@ -373,8 +392,8 @@ for _function, _row in BINARY_OPS.items():
         _slot = _binary_slot(_function)
         setattr(SymNodeVariable, _row.slot, _slot)
         setattr(ConstantVariable, _row.slot, _shared_slot(getattr(ConstantVariable, _row.slot), _slot.__func__))
-for _function, (_slot, _) in UNARY_OPS.items():
-    setattr(SymNodeVariable, _slot, _unary_slot(_function))
+for _function, (_slot, _symbol) in UNARY_OPS.items():
+    setattr(SymNodeVariable, _slot, _unary_slot(_function, _symbol))
 
 
 def _divmod(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
