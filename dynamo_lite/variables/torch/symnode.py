@@ -346,7 +346,8 @@ def _is_power_of_symbols(base: Any, exponent: object) -> bool:
         return False
     if any(is_unbacked(_host(o)) for o in (base, exponent)):
         return True
-    if type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0):
+    is_float = _is_float(base)  # torch has no powers of negative floats either
+    if not is_float and type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0):
         return True
     return evaluate(bool, _host(base) > 0)
 
