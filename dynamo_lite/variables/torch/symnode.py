@@ -398,7 +398,9 @@ for _function, (_slot, _symbol) in UNARY_OPS.items():
 
 
 def _divmod(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-    if MISSING not in (operand_of(v), operand_of(w)) and _present_number(w) == 0:
+    if MISSING in (operand_of(v), operand_of(w)):
+        return _with_complex(tx, divmod, (v, w))
+    if _present_number(w) == 0:
         return _division_by_zero(tx, divmod, v, specialized(w))  # the quotient alone raises with another text
     quotient = apply_number_function(tx, operator.floordiv, v, w)
     if quotient is NOT_IMPLEMENTED:
