@@ -486,7 +486,9 @@ AROUND = {
     "wraps": (lambda x: wraps_compiled(x) * 2, 1),
     "is a function": (
         lambda x: x + inspect.isfunction(compiled_plain) + isinstance(disabled_plain, types.FunctionType),
-        1 if torch.__version__ >= (2, 12) else 2,  # torch 2.11 breaks where it asks for the type of a function with `_torchdynamo_inline`
+        1
+        if torch.__version__ >= (2, 12)
+        else 2,  # torch 2.11 breaks where it asks for the type of a function with `_torchdynamo_inline`
     ),
     "disabled": (lambda x: x * 2 + disabled_plain(x) + compiled_plain(x), None),
     "disabled after another": (lambda x: compiled_plain(x, z=3) + disabled_plain(x), None),

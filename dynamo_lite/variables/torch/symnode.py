@@ -49,7 +49,7 @@ _SHIFTS = frozenset({operator.lshift, operator.rshift})
 _TOTAL = frozenset(
     {operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs, numpy_number}
 )
-_QUOTIENTS = frozenset({operator.floordiv, operator.mod})
+_OF_FLOATS = frozenset({operator.floordiv, operator.mod, operator.pow})
 _PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
 
 
@@ -213,8 +213,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return _with_complex(tx, function, trackers)
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
-    # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
-    if any(isinstance(o, FloatValue) or (function in _QUOTIENTS and _is_float(o)) for o in operands):
+    # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities. A power may overflow.
+    if any(isinstance(o, FloatValue) or (function in _OF_FLOATS and _is_float(o)) for o in operands):
         return of_floats(tx, function, tuple(operands))
     if (function in _PARTIAL and _is_refused(function, operands[1])) or (
         function is operator.pow and not _is_power_of_symbols(*operands)
@@ -346,8 +346,7 @@ def _is_power_of_symbols(base: Any, exponent: object) -> bool:
         return False
     if any(is_unbacked(_host(o)) for o in (base, exponent)):
         return True
-    is_float = _is_float(base)  # torch has no powers of negative floats either
-    if not is_float and type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0):
+    if type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0):
         return True
     return evaluate(bool, _host(base) > 0)
 
@@ -378,8 +377,8 @@ def _unary_slot(function: Callable[..., Any], symbol: str) -> Any:
 
 
 def _shared_slot(of_constants: Any, of_symbols: Any) -> Any:
-    """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot. A constant that is no number has
-    its own: `str % int` formats."""
+    """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot. A constant that is no number
+    keeps its own: `str % int` formats."""
 
     def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         is_arithmetic = isinstance(w, SymNodeVariable) and (operand_of(v) is not MISSING or _is_complex(v))
