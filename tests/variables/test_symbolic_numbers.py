@@ -178,7 +178,8 @@ def test_numbers_that_vary_where_they_are_wrong(expression, arguments):
 
 OPERATIONS = """
 a + b; a - b; a * b; a / b; a // b; a % b; divmod(a, b); a ** b; pow(a, b, 7); a << b; a >> b; a & b; a | b; a @ b; a < b; -a; ~a; +a
-abs(a); a.__mod__(b); a.__divmod__(b); b.__rdivmod__(a); min(a, b); round(a, b); range(a, b); [1, 2][a]; operator.floordiv(a, b); int(a); hash(a)
+abs(a); a.__mod__(b); a.__divmod__(b); b.__rdivmod__(a); min(a, b); round(a, b); range(a, b); [1, 2][a]
+operator.floordiv(a, b); int(a); hash(a)
 """
 VARYING = {
     "int": "k + 3",
@@ -188,7 +189,7 @@ VARYING = {
     "int and float": "k - 1.5",
     "bool": "k > k0 - 1",
 }
-FIXED = "0 0.0 -0.0 False True 3 -1 -1.5 1e300 float('inf') 2+1j 'a' '%d' b'x' None [1] (1,2)".split()
+FIXED = "0 0.0 -0.0 False True 3 -1 -1.5 float('inf') 2+1j 'a' '%d' b'x' None [1] (1,2)".split()
 PAIRS = {name: [(one, other) for other in (*VARYING.values(), *FIXED)] for name, one in VARYING.items()}
 PAIRS["fixed"] = [(one, VARYING[name]) for one in FIXED for name in ("int zero", "float", "int and float")]
 

@@ -49,7 +49,7 @@ _SHIFTS = frozenset({operator.lshift, operator.rshift})
 _TOTAL = frozenset(
     {operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs, numpy_number}
 )
-_OF_FLOATS = frozenset({operator.floordiv, operator.mod, operator.pow})
+_QUOTIENTS = frozenset({operator.floordiv, operator.mod})
 _PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
 
 
@@ -213,8 +213,10 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return _with_complex(tx, function, trackers)
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
-    # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities. A power may overflow.
-    if any(isinstance(o, FloatValue) or (function in _OF_FLOATS and _is_float(o)) for o in operands):
+    # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
+    if any(isinstance(o, FloatValue) or (function in _QUOTIENTS and _is_float(o)) for o in operands) or (
+        function is operator.pow and _is_float_that_varies(operands[0])
+    ):
         return of_floats(tx, function, tuple(operands))
     if (function in _PARTIAL and _is_refused(function, operands[1])) or (
         function is operator.pow and not _is_power_of_symbols(*operands)
@@ -313,6 +315,11 @@ def with_present_numbers(
         return NOT_IMPLEMENTED
     except (ZeroDivisionError, OverflowError, ValueError) as error:
         return tx.raises_like(error)
+
+
+def _is_float_that_varies(base: Any) -> bool:
+    """Whether the powers of a number may overflow, or be complex, and it is known for this call."""
+    return type(_host(base)) is torch.SymFloat and not is_unbacked(_host(base))
 
 
 def _present_number(vt: VariableTracker) -> int | float | None:
