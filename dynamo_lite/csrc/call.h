@@ -247,7 +247,8 @@ run_original(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const
     return result;
 }
 
-static PyObject *
+/* It stands alone because `bound` takes much of the C stack, which functions that call themselves shall use only where they need it. */
+static Py_NO_INLINE PyObject *
 call_with_bound(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *args, size_t nargsf,
                 PyObject *kwnames)
 {

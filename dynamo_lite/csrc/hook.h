@@ -24,7 +24,7 @@ run_frame_without_region(Thread *thread, PyThreadState *tstate, Frame *frame, in
 
 /* With an evaluator installed every Python call uses the C stack. Where little of it is left, the evaluator is taken out for
    the time of a frame and all that it calls: then Python's calls need none. Frames of other threads are missed meanwhile. */
-enum { SHORT_STACK_RECURSION = 1000 };
+enum { SHORT_STACK_RECURSION = 1000, C_STACK_OF_A_C_CALL = 1024 };
 
 static PyObject *
 run_frame_on_short_stack(Thread *thread, PyThreadState *tstate, Frame *frame, int throwflag)
@@ -35,8 +35,11 @@ run_frame_on_short_stack(Thread *thread, PyThreadState *tstate, Frame *frame, in
         _PyInterpreterState_SetEvalFrameFunc(interp, next_evaluator);
     }
 #ifdef C_RECURSION_REMAINING
-    /* What the hook has paid back is used up all the same: C code may not go as deep from here as from the start. */
-    int remaining = *C_RECURSION_REMAINING(tstate), allowed = Py_MIN(remaining, SHORT_STACK_RECURSION);
+    /* What the hook has paid back is used up all the same: C code may not go as deep from here as from the start, and in a thread with a
+       small stack no deeper than what is left allows. */
+    int remaining = *C_RECURSION_REMAINING(tstate);
+    int fits = (int)Py_MIN(c_stack_left() / C_STACK_OF_A_C_CALL, (size_t)SHORT_STACK_RECURSION);
+    int allowed = Py_MIN(remaining, fits);
     *C_RECURSION_REMAINING(tstate) = allowed;
     PyObject *result = next_evaluator(tstate, frame, throwflag);
     *C_RECURSION_REMAINING(tstate) += remaining - allowed;

@@ -486,7 +486,9 @@ AROUND = {
     "wraps": (lambda x: wraps_compiled(x) * 2, 1),
     "is a function": (
         lambda x: x + inspect.isfunction(compiled_plain) + isinstance(disabled_plain, types.FunctionType),
-        1,
+        1
+        if torch.__version__ >= (2, 12)
+        else 2,  # torch 2.11 breaks where it asks for the type of a function with `_torchdynamo_inline`
     ),
     "disabled": (lambda x: x * 2 + disabled_plain(x) + compiled_plain(x), None),
     "disabled after another": (lambda x: compiled_plain(x, z=3) + disabled_plain(x), None),
@@ -515,17 +517,20 @@ def test_torch_compile_sees_other_defaults():
     def inner(x, y=1):
         return x + y
 
-    for wrap in (_eager, dynamo_lite.disable):
-        wrapped = wrap(inner)
-
+    def results(wrapped):
         def f(x, wrapped=wrapped):
             return wrapped(x) * 2
 
-        compiled = torch.compile(f, backend="eager")
+        found, compiled = [], torch.compile(f, backend="eager")
         for default in (1, 5, 7):
             inner.__defaults__ = (default,)
-            assert compiled(torch.zeros(1)).item() == 2 * default
-    torch._dynamo.reset()
+            found.append(compiled(torch.zeros(1)).item())
+        torch._dynamo.reset()
+        return found
+
+    assert results(dynamo_lite.disable(inner)) == [2, 10, 14]
+    # torch 2.11 guards the defaults of no function that it inlines.
+    assert results(_eager(inner)) == results(inner) == ([2, 10, 14] if torch.__version__ >= (2, 12) else [2, 2, 2])
 
 
 def test_the_outermost_compiler_decides():

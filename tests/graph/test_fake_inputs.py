@@ -190,7 +190,8 @@ def test_an_absent_device_is_none_for_tensors_with_data():
     compiled = dynamo_lite.compile(lambda: torch.ones(3, device="cuda") + 1, backend="eager")
     with FakeTensorMode():
         assert compiled().device.type == "cuda"
-    with pytest.raises(AssertionError, match="not compiled with CUDA"):
+    # A torch that was built with CUDA misses the driver.
+    with pytest.raises((AssertionError, RuntimeError), match=r"not compiled with CUDA|no NVIDIA driver"):
         compiled()
 
 

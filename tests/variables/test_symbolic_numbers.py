@@ -1,6 +1,7 @@
 """Numbers that are symbolic from the second value on: results and errors are those of ints. Needs no torch."""
 
 import functools
+import operator
 
 import pytest
 
@@ -173,3 +174,41 @@ def test_numbers_that_vary_where_they_are_wrong(expression, arguments):
     def make_args(k):
         return {arguments}
     """)
+
+
+OPERATIONS = """
+a + b; a - b; a * b; a / b; a // b; a % b; divmod(a, b); a ** b; pow(a, b, 7); a << b; a >> b; a & b; a | b; a @ b; a < b; -a; ~a; +a
+abs(a); a.__mod__(b); a.__divmod__(b); b.__rdivmod__(a); min(a, b); round(a, b); range(a, b); [1, 2][a]
+operator.floordiv(a, b); int(a); hash(a)
+"""
+VARYING = {
+    "int": "k + 3",
+    "negative": "-k - 3",
+    "int zero": "k - k0",
+    "float": "f + 3.0",
+    "int and float": "k - 1.5",
+    "bool": "k > k0 - 1",
+}
+FIXED = "0 0.0 -0.0 False True 3 -1 -1.5 float('inf') 2+1j 'a' '%d' b'x' None [1] (1,2)".split()
+PAIRS = {name: [(one, other) for other in (*VARYING.values(), *FIXED)] for name, one in VARYING.items()}
+PAIRS["fixed"] = [(one, VARYING[name]) for one in FIXED for name in ("int zero", "float", "int and float")]
+
+
+def every_operation(one, other):
+    """A function of numbers that vary: the results and errors of all operations on two of them."""
+    lines = [f"    try: found.append(({text},))\n" for text in OPERATIONS.strip().replace("\n", ";").split(";")]
+    body = "    except Exception as error: found.append((type(error), error.args))\n".join([*lines, ""])
+    namespace = {"operator": operator}
+    exec(f"def f(k, f, k0):\n    found, a, b = [], {one}, {other}\n{body}    return found", namespace)
+    return namespace["f"]
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_errors_say_what_those_of_cpython_say(name):
+    """The text of an error depends on the operator and on the types of both operands: it is the same whether a number varies or not."""
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        for one, other in PAIRS[name]:
+            function = every_operation(one, other)
+            compiled = wrapped(function)
+            for numbers in [(1, 1.5, 1), (2, 2.5, 2), (5, 7.5, 5), (-3, -2.5, -3)]:
+                assert repr(compiled(*numbers)) == repr(function(*numbers)), (one, other, numbers)

@@ -102,7 +102,8 @@ def test_a_position_that_is_none_raises_as_in_eager_execution():
             f(x, i)
         with pytest.raises(IndexError) as found:
             compiled(x, i)
-        assert str(found.value) == str(expected.value)
+        if torch.__version__ >= (2, 12) or i >= 0:  # for a negative SymInt torch 2.11 has the text of `select`
+            assert str(found.value) == str(expected.value)
 
 
 def test_too_many_positions():

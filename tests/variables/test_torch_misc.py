@@ -188,10 +188,12 @@ def test_is_storage():
     "fn", [lambda x: x.cuda() + 1, lambda x: x.to("cuda:0"), lambda x: torch.rand(3, device=torch.device("cuda"))]
 )
 def test_devices_that_are_not_there(fn, backend):
-    with pytest.raises(AssertionError, match="not compiled with CUDA"):
+    # A torch that was built with CUDA misses the driver.
+    with pytest.raises((AssertionError, RuntimeError), match=r"not compiled with CUDA|no NVIDIA driver") as expected:
         fn(torch.ones(2))
-    with pytest.raises(AssertionError, match="not compiled with CUDA"):
+    with pytest.raises(expected.type) as found:
         dynamo_lite.compile(fn, backend=backend)(torch.ones(2))
+    assert str(found.value) == str(expected.value)
 
 
 def test_paths_into_a_pytree():

@@ -115,11 +115,13 @@ def _computes_with_all(target: object) -> bool:
 
 @functools.cache
 def _is_primitive(name: str) -> bool:
-    """Whether no form of an operator is made of other operators."""
+    """Whether no form of an operator is made of other operators, but for those (of older torch) that take dimensions by their names: they
+    look these up and call the others."""
     packet = getattr(torch.ops.aten, name, None)
     if packet is None:
         return False
-    names = [getattr(packet, overload).name() for overload in packet.overloads()]
+    overloads = [overload for overload in packet.overloads() if not overload.startswith("names")]
+    names = [getattr(packet, overload).name() for overload in overloads]
     names = [full for full in names if torch._C._dispatch_has_kernel(full)]  # the others are TorchScript's alone
     return bool(names) and not any(map(_is_composite, names))
 

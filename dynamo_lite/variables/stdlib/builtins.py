@@ -231,7 +231,7 @@ def builtin_pow(
 
 @builtin(round)
 def builtin_round(tx: Frame, number: VariableTracker, ndigits: VariableTracker | None = None) -> VariableTracker:
-    args = [] if ndigits is None else [ndigits]
+    args = [] if ndigits is None or is_none(ndigits) else [ndigits]
     if number.is_python_constant() and can_be_host(*args):
         return call_host(tx, round, [number, *args])
     method = tx.tr.lookup_special(tx, number, "__round__")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections.abc
 import operator
 import sys
+import types
 import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from dynamo_lite.isa.typeobject import ABSENT, module_of
 from dynamo_lite.variables.builtin.genericalias import AliasVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, get_iter
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, fold, is_constant
 from dynamo_lite.variables.protocol.descr import type_attribute, type_lookup
@@ -82,8 +83,12 @@ class TypingVariable(ConstantVariable):
         return self._iter if type_lookup(type(self.value), "__iter__") is not ABSENT else None
 
     def _iter(self, tx: Frame) -> VariableTracker:
-        """`*Ts`, `*List[int]`: generators written in Python."""
-        return tx.call(type_attribute(tx, type(self.value), "__iter__"), [self])
+        """`*Ts`, `*List[int]`: generators written in Python. Since 3.12 that of `Ts` is written in C."""
+        found = type_lookup(type(self.value), "__iter__")
+        if isinstance(found, types.FunctionType):
+            return tx.call(type_attribute(tx, type(self.value), "__iter__"), [self])
+        items = [tx.tr.build_constant_object(item) for item in self.value]
+        return get_iter(tx, TupleVariable(items))
 
     @property
     def tp_call(self) -> Any:
@@ -123,8 +128,9 @@ def _class_getitem(function: Any) -> Any:
 
 for _generic in (typing.Generic, typing.Annotated):
     _raw = vars(_generic).get("__class_getitem__")
-    if hasattr(_raw, "__func__"):  # since 3.12 that of `Generic` is written in C; since 3.13 `Annotated` is no class
-        HANDLERS[_raw.__func__] = _class_getitem(_raw.__func__)
+    if _raw is not None:  # since 3.13 `Annotated` is no class
+        _raw = getattr(_raw, "__func__", _raw)  # since 3.12 that of `Generic` is written in C
+        HANDLERS[_raw] = _class_getitem(_raw)
 
 
 # -- callables

@@ -209,11 +209,13 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     """A function of numbers, some of them symbolic."""
     operands = [operand_of(vt) for vt in trackers]
     if any(o is MISSING for o in operands):
-        return NOT_IMPLEMENTED
+        return _with_complex(tx, function, trackers)
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
     # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
-    if any(isinstance(o, FloatValue) or (type(o) is float and function in _QUOTIENTS) for o in operands):
+    if any(isinstance(o, FloatValue) or (function in _QUOTIENTS and _is_float(o)) for o in operands) or (
+        function is operator.pow and _is_float_that_varies(operands[0])
+    ):
         return of_floats(tx, function, tuple(operands))
     if (function in _PARTIAL and _is_refused(function, operands[1])) or (
         function is operator.pow and not _is_power_of_symbols(*operands)
@@ -227,6 +229,21 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
     return from_number(result, ("call", function, tuple(operands)))
+
+
+def _with_complex(tx: Frame, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]) -> VariableTracker:
+    """A function of numbers that vary and complex constants: a constant."""
+    if all(isinstance(vt, SymNodeVariable) or _is_complex(vt) for vt in trackers):
+        return fold(tx, function, [specialized(vt) for vt in trackers], {})
+    return NOT_IMPLEMENTED
+
+
+def _is_complex(vt: VariableTracker) -> bool:
+    return isinstance(vt, ConstantVariable) and type(vt.value) is complex
+
+
+def _is_float(operand: Any) -> bool:
+    return type(_host(operand)) in (float, torch.SymFloat)
 
 
 def of_floats(tx: Frame, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
@@ -299,6 +316,27 @@ def with_present_numbers(
         return tx.raises_like(error)
 
 
+def _is_float_that_varies(base: Any) -> bool:
+    """Whether the powers of a number may overflow, or be complex, and it is known for this call."""
+    return type(_host(base)) is torch.SymFloat and not is_unbacked(_host(base))
+
+
+def _present_number(vt: VariableTracker) -> int | float | None:
+    """The number it is now, which nothing may rest on; None if that depends on tensor data."""
+    return vt.present() if isinstance(vt, SymNodeVariable) else vt.value
+
+
+def _division_by_zero(
+    tx: Frame, function: Callable[..., Any], dividend: VariableTracker, divisor: ConstantVariable
+) -> VariableTracker:
+    """The error of CPython, whose text depends on the operator and on the types, but not on the dividend."""
+    number = _present_number(dividend)
+    try:
+        return tx.tr.wrap_new(function(dividend.python_type()(1) if number is None else number, divisor.value))
+    except ZeroDivisionError as error:
+        return tx.raises_like(error)
+
+
 def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
     """Whether a symbolic right operand is one that the function raises for: the algebra of symbols would not ask."""
     if type(operand) is not SymValue or is_unbacked(operand.sym):
@@ -334,15 +372,23 @@ def _binary_slot(function: Callable[..., Any]) -> Any:
     return staticmethod(lambda tx, v, w: apply_number_function(tx, function, v, w))
 
 
-def _unary_slot(function: Callable[..., Any]) -> Any:
-    return lambda self, tx: apply_number_function(tx, function, self)
+def _unary_slot(function: Callable[..., Any], symbol: str) -> Any:
+    def slot(self: VariableTracker, tx: Frame) -> VariableTracker:
+        result = apply_number_function(tx, function, self)
+        if result is NOT_IMPLEMENTED:
+            return tx.raises(TypeError, f"bad operand type for {symbol}: '{self.python_type().__name__}'")
+        return result
+
+    return slot
 
 
 def _shared_slot(of_constants: Any, of_symbols: Any) -> Any:
-    """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot."""
+    """The slot of `int` for constants that also takes symbolic operands: operands of one type have one slot. A constant that is no number
+    keeps its own: `str % int` formats."""
 
     def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-        return (of_symbols if isinstance(w, SymNodeVariable) else of_constants)(tx, v, w)
+        is_arithmetic = isinstance(w, SymNodeVariable) and (operand_of(v) is not MISSING or _is_complex(v))
+        return (of_symbols if is_arithmetic else of_constants)(tx, v, w)
 
     return staticmethod(slot)
 
@@ -352,11 +398,15 @@ for _function, _row in BINARY_OPS.items():
         _slot = _binary_slot(_function)
         setattr(SymNodeVariable, _row.slot, _slot)
         setattr(ConstantVariable, _row.slot, _shared_slot(getattr(ConstantVariable, _row.slot), _slot.__func__))
-for _function, (_slot, _) in UNARY_OPS.items():
-    setattr(SymNodeVariable, _slot, _unary_slot(_function))
+for _function, (_slot, _symbol) in UNARY_OPS.items():
+    setattr(SymNodeVariable, _slot, _unary_slot(_function, _symbol))
 
 
 def _divmod(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+    if MISSING in (operand_of(v), operand_of(w)):
+        return _with_complex(tx, divmod, (v, w))
+    if _present_number(w) == 0:
+        return _division_by_zero(tx, divmod, v, specialized(w))  # the quotient alone raises with another text
     quotient = apply_number_function(tx, operator.floordiv, v, w)
     if quotient is NOT_IMPLEMENTED:
         return quotient
