@@ -20,7 +20,7 @@ MOST_LINES = {
     "graph/inputs": 400,
     "graph/passes": 2_300,
     "graph/shapes": 3_000,
-    "guards": 2_010,
+    "guards": 1_970,
     "interp": 1_700,
     "isa": 2_950,
     "polyfills": 1_000,
@@ -38,7 +38,7 @@ MOST_LINES = {
     "variables/torch/higher_order": 1_550,
     "variables/torch/numpy": 1_700,
     "variables/torch/subclasses": 650,
-    "warm_cache": 1_800,
+    "warm_cache": 1_700,
 }
 """Lines of Python that a room may have, tests not counted. Who needs more says why in the commit that changes the number here."""
 

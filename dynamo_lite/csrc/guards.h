@@ -219,9 +219,7 @@ parse_node(GuardProgram *p, Node *node, PyObject *spec, int root)
         return -1;
     }
     int n = (int)PyTuple_GET_SIZE(f[2]);
-    node->checks = PyMem_Calloc(n, sizeof(Check));
-    if (node->checks == NULL) {
-        PyErr_NoMemory();
+    if ((node->checks = new_array(n, sizeof(Check))) == NULL) {
         return -1;
     }
     for (node->n_checks = 0; node->n_checks < n; node->n_checks++) {
@@ -263,9 +261,7 @@ parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int root
     }
     p->deepest = Py_MAX(p->deepest, ++p->depth);
     int n = (int)PyTuple_GET_SIZE(specs), result = 0;
-    *nodes = PyMem_Calloc(n, sizeof(Node));
-    if (*nodes == NULL) {
-        PyErr_NoMemory();
+    if ((*nodes = new_array(n, sizeof(Node))) == NULL) {
         result = -1;
     }
     else {
@@ -332,9 +328,7 @@ parse_relation(GuardProgram *p, Relation *relation, PyObject *spec)
         return bad_spec("slots must be a tuple", spec);
     }
     relation->n_slots = (int)PyTuple_GET_SIZE(slots);
-    relation->slots = PyMem_Calloc(relation->n_slots, sizeof(int));
-    if (relation->slots == NULL) {
-        PyErr_NoMemory();
+    if ((relation->slots = new_array(relation->n_slots, sizeof(int))) == NULL) {
         return -1;
     }
     for (int i = 0; i < relation->n_slots; i++) {
@@ -352,9 +346,7 @@ parse_relations(GuardProgram *p, PyObject *specs)
         return bad_spec("expected a tuple of relations", specs);
     }
     int n = (int)PyTuple_GET_SIZE(specs);
-    p->relations = PyMem_Calloc(n, sizeof(Relation));
-    if (p->relations == NULL) {
-        PyErr_NoMemory();
+    if ((p->relations = new_array(n, sizeof(Relation))) == NULL) {
         return -1;
     }
     p->n_relations = n;
@@ -467,9 +459,7 @@ parse_handed(GuardProgram *p, GraphCall *graph, PyObject *slots)
     if (n != graph->n_handed) {
         return bad_spec("the graph has another number of arguments to be handed over", slots);
     }
-    p->handed_slots = PyMem_New(int, n + 1);
-    if (p->handed_slots == NULL) {
-        PyErr_NoMemory();
+    if ((p->handed_slots = new_array(n, sizeof(int))) == NULL) {
         return -1;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -507,10 +497,7 @@ program_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     p->objects = Py_XNewRef(objects);
     p->n_saved = (int)n_saved;
     p->is_plain = 1;
-    p->is_saved = PyMem_Calloc(n_saved, 1);
-    if (p->is_saved == NULL) {
-        PyErr_NoMemory();
-    }
+    p->is_saved = new_array(n_saved, 1);
     if (p->is_saved == NULL || parse_nodes(p, &p->roots, &p->n_roots, f[0], 1) < 0 || parse_relations(p, f[1]) < 0
         || (graph != NULL && parse_handed(p, (GraphCall *)graph, slots) < 0)) {
         Py_DECREF(p);

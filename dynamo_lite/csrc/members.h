@@ -1,4 +1,4 @@
-/* What many parts of the extension have in common: interned names; lives of types. */
+/* What many parts of the extension have in common: interned names; arrays; lives of types. */
 
 #define NAMES(X) \
     X(callback, "callback") X(reduce, "__reduce__") X(doc, "__doc__") X(call, "__call__") X(dict, "__dict__") \
@@ -13,6 +13,22 @@ intern_names(void)
 {
 #define INTERN_NAME(name, text) && (s_##name = PyUnicode_InternFromString(text)) != NULL
     return 1 NAMES(INTERN_NAME) ? 0 : -1;
+}
+
+/* The array with room for `n` items of this size; or NULL, no exception set, and the array is what it was. (The macro PyMem_Resize() sets
+   the pointer to the array to NULL where there is no memory.) */
+static void *
+resize_array(void *items, size_t n, size_t size)
+{
+    return n > PY_SSIZE_T_MAX / size ? NULL : PyMem_Realloc(items, n * size);
+}
+
+/* Zeroed; NULL with a MemoryError. */
+static void *
+new_array(size_t n, size_t size)
+{
+    void *items = PyMem_Calloc(n, size);
+    return items != NULL ? items : PyErr_NoMemory();
 }
 
 /* tp_traverse, tp_clear and tp_dealloc of a type, from the names of those of its members that refer to objects (at most twelve). */

@@ -23,14 +23,6 @@ enum Argument { ARG_UNKNOWN_KIND, ARG_NOTHING, ARG_OBJECT, ARG_WEAKREF, ARG_TYPE
 static const char step_arguments[] = {STEP_KINDS(ENTRY)}, check_arguments[] = {CHECK_KINDS(ENTRY)};
 #undef ENTRY
 
-/* The array with room for `n` items of this size; or NULL, no exception set, and the array is what it was. (The macro PyMem_Resize() sets
-   the pointer to the array to NULL where there is no memory.) */
-static void *
-resize_array(void *items, size_t n, size_t size)
-{
-    return n > PY_SSIZE_T_MAX / size ? NULL : PyMem_Realloc(items, n * size);
-}
-
 #if defined(__GNUC__) || defined(__clang__)
 #  define PREFETCH(address) __builtin_prefetch(address)
 #else

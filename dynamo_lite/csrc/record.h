@@ -226,19 +226,20 @@ record_make(GuardProgram *p, PyObject *const *locals, Py_ssize_t n_locals, PyObj
    The records of a program. */
 
 static int
-pins_are_alive(const Record *record)
+are_alive(const Known *known, int n)
 {
-    for (int i = 0; i < record->n_pins; i++) {
-        if (!is_known_alive(&record->pins[i])) {
-            return 0;
-        }
-    }
-    for (int i = 0; i < record->n_anchors; i++) {
-        if (!is_known_alive(&record->anchors[i])) {
+    for (int i = 0; i < n; i++) {
+        if (!is_known_alive(&known[i])) {
             return 0;
         }
     }
     return 1;
+}
+
+static int
+pins_are_alive(const Record *record)
+{
+    return are_alive(record->pins, record->n_pins) && are_alive(record->anchors, record->n_anchors);
 }
 
 /* The record to give up for a new one, or -1 if there is room. One that was never used shows that the objects differ from

@@ -170,9 +170,8 @@ tensor_spec_parse(PyObject *argument)
         return NULL;
     }
     Py_ssize_t n = PyTuple_GET_SIZE(sizes);
-    TensorSpec *spec = PyMem_Calloc(1, sizeof(TensorSpec) + 2 * n * sizeof(int64_t));
+    TensorSpec *spec = new_array(1, sizeof(TensorSpec) + 2 * n * sizeof(int64_t));
     if (spec == NULL) {
-        PyErr_NoMemory();
         return NULL;
     }
     spec->argument = argument;
@@ -444,9 +443,8 @@ static Probe *
 parse_probes(PyObject *tuples)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(tuples);
-    Probe *probes = PyMem_Calloc(n + 1, sizeof(Probe));
+    Probe *probes = new_array(n + 1, sizeof(Probe));
     if (probes == NULL) {
-        PyErr_NoMemory();
         return NULL;
     }
     for (Py_ssize_t i = 0; i < n; i++) {
