@@ -93,6 +93,7 @@ FIELD = _step("NAME", "field({v}, {k})", "{v}.{k}")  # the first getset or membe
 MEMBER = _step("NAME", "member({v}, {k})", "{v}.{k}")  # the first one of any class, such as what `__slots__` makes
 
 # Checks.
+_WITHOUT_DEL = "an object without __del__"
 IS = _check("OBJECT", "{v} is {k}", "the same object {short(k)}", kept="object")
 IS_NOT = _check("OBJECT", "{v} is not {k}", "another object than {short(k)}", kept="object")
 TYPE_IS = _check("TYPE", "type({v}) is {k}", "type {qualname_of(k)}", "type {qualname_of(type(v))}", kept="object")
@@ -106,20 +107,15 @@ TENSOR = _check("TENSOR", "holds(tensor, {v}, {k})", "{expected_of(v, k)}", "{fo
 TRUTH = _check("BOOL", "holds(truth, {v}, {k})", "truth value {k}")
 PYTHON = _check("OBJECT", "holds({k}, {v})", "{short(k)} to hold")  # k is a predicate
 SAVE = _check("SLOT", "True", "")  # the slot of a relation's value; added by `program`
-REF_IS = _weakly(
-    IS, "{v} is {k}() is not None"
-)  # these, and the last two, are what `settle` makes of those without REF
+# Those with REF are what `settle` makes of those without.
+REF_IS = _weakly(IS, "{v} is {k}() is not None")
 REF_IS_NOT = _weakly(IS_NOT, "not ({v} is {k}() is not None)")
 REF_TYPE_IS = _weakly(TYPE_IS, "type({v}) is {k}()")
-NO_FINALIZER = _check(
-    "NOTHING", "no_finalizer({v})", "an object without __del__", "type {qualname_of(type(v))}"
-)  # no `__del__` of the program runs when the value dies
+# No `__del__` of the program runs when the value dies; the like for what a dict has under the key, if anything.
+NO_FINALIZER = _check("NOTHING", "holds(no_finalizer, {v})", _WITHOUT_DEL, "type {qualname_of(type(v))}")
 NO_FINALIZER_AT = _check(
-    "OBJECT",
-    "holds(no_finalizer_at, {v}, {k})",
-    "an object without __del__",
-    "type {qualname_of(type(dict.get(v, k)))}",
-)  # the like for what a dict has under the key, if anything
+    "OBJECT", "holds(no_finalizer_at, {v}, {k})", _WITHOUT_DEL, "type {qualname_of(type(dict.get(v, k)))}"
+)
 REF_HAS_KEY = _weakly(HAS_KEY, "{k}() is not None and holds(has_key, {v}, {k}())")
 REF_LACKS_KEY = _weakly(LACKS_KEY, "{k}() is not None and holds(lacks_key, {v}, {k}())")
 
