@@ -1,4 +1,4 @@
-"""Inputs of a graph that are no plain tensors: subclasses that consist of others, fake tensors of the program.
+"""Values of the program that become inputs of a graph: tensors and numbers, tensors that consist of others, `FakeTensor`s, known buffers.
 
-Entry: `wrapper_inputs`, `fake_inputs`. Tests: `tests/graph/`.
+Entry: `outside.OutsideValues`. Tests: `tests/graph/`.
 """
