@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
     from dynamo_lite.variables.protocol.base import VariableTracker
 
+    from .core.state import AmbientState
     from .shapes.symbols import Symbols
 
 STATIC_ADDRESS = "dynamo_lite_static_address"
@@ -100,7 +101,7 @@ class GraphBuilder:
             MODELS.meet_modes(self.tr)
 
     @property
-    def state(self) -> Any:
+    def state(self) -> AmbientState:
         """Torch's ambient state in the traced code."""
         return self.passes.state
 
