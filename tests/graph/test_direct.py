@@ -239,7 +239,7 @@ def test_as_torch_says(name, monkeypatch):
     with_calls, guards = metadata(fn, *args)
     monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.outcome", None)
     with_rules, rule_guards = metadata(fn, *args)
-    monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.RULES", {})
+    monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.ATEN_RULES", {})
     theirs, their_guards = metadata(fn, *args)
     assert with_rules == theirs
     assert with_calls == theirs
@@ -294,7 +294,7 @@ def test_without_gradients(name, monkeypatch):
     with torch.no_grad():
         mine = metadata(fn, *args)
         monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.outcome", None)
-        monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.RULES", {})
+        monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.ATEN_RULES", {})
         assert mine == metadata(fn, *args)
 
 

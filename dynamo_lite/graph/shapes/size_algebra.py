@@ -1,6 +1,6 @@
 """Sizes and strides as expressions, compared without a question to the algebra.
 
-Input: fake tensors, or sketches of them, with symbolic sizes. Output: how they lie in memory, and new ones with given sizes.
+Input: fake tensors or meta tensors with symbolic sizes. Output: how they lie in memory, and new ones with given sizes.
 Invariant: what is not seen at once, expression by expression, is unknown; a guard makes it known only where a docstring says "a fact".
 """
 
@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.utils._mode_utils import no_dispatch
 
-from .meta_tensor import Sketch
+from .meta_tensor import Expr, MetaTensor, Operand, Size
+
+if TYPE_CHECKING:
+    from torch.utils._sympy.functions import Max
+
+    from dynamo_lite.graph.core.fake import FakeTensorMode
+
+    from .shape_env import Env
 
 CONTIGUOUS, CHANNELS_LAST, DENSE = "contiguous", "channels last", "dense"
 
 
-class Extent(NamedTuple):
+class MemoryLayout(NamedTuple):
     """A tensor's sizes, as they are and as expressions, its strides as expressions, and how it lies in memory: one of the names above
     (DENSE: without gaps in another order), or None: in another way, or one that is not seen at once."""
 
@@ -30,10 +37,20 @@ class Extent(NamedTuple):
     kind: str | None
 
 
-class Extents:
-    """The extents of one trace. `env` is its `ShapeEnv`, `maximum` torch's class of maxima (this module does not load the algebra)."""
+class NoRule(Exception):
+    """The shape rules do not say what an operator returns: torch's own rule has to be asked."""
 
-    def __init__(self, env: Any, maximum: Any) -> None:
+
+def require(condition: object) -> None:
+    """Raise `NoRule` unless a condition holds. For a symbolic condition that makes a guard."""
+    if not condition:
+        raise NoRule
+
+
+class SizeAlgebra:
+    """Computes with the sizes of one trace. `env` is its `ShapeEnv`, `maximum` torch's class of maxima (sympy is not imported here)."""
+
+    def __init__(self, env: Env, maximum: type[Max]) -> None:
         self.env = env
         self.maximum = maximum
         self.positive: set[Any] = set()  # expressions that are 1 or more
@@ -48,7 +65,7 @@ class Extents:
 
     # -- numbers
 
-    def expression(self, number: Any) -> Any:
+    def expression(self, number: Size) -> Any:
         """An int or a sympy expression; None if it depends on data or is no plain number."""
         if type(number) is int:
             return number
@@ -66,7 +83,14 @@ class Extents:
         found = tuple([self.expression(n) for n in numbers])
         return None if None in found else found
 
-    def is_positive(self, expr: Any) -> bool:
+    def require_known(self, numbers: Sequence[Size]) -> tuple[Any, ...]:
+        """The expressions of several numbers. Raises `NoRule` if one of them depends on data."""
+        found = self.expressions(numbers)
+        if found is None:
+            raise NoRule
+        return found
+
+    def is_positive(self, expr: Expr) -> bool:
         """Whether a number is known to be 1 or more."""
         if type(expr) is int:
             return expr >= 1
@@ -81,7 +105,7 @@ class Extents:
         self._unsettled[expr] = facts
         return False
 
-    def is_filled(self, tensor: Any) -> bool:
+    def is_filled(self, tensor: Operand) -> bool:
         """Whether a tensor has elements: no size is 0, which is then a fact. False if that depends on data."""
         shape = self.expressions(tensor.shape)
         if shape is None:
@@ -93,11 +117,11 @@ class Extents:
                 self.positive.add(expr)
         return True
 
-    def is_several(self, expr: Any) -> bool:
+    def is_several(self, expr: Expr) -> bool:
         """Whether a number is known to be 2 or more."""
         return expr >= 2 if type(expr) is int else bool(self.env.bound_sympy(expr).lower >= 2)
 
-    def number(self, expr: Any) -> Any:
+    def number(self, expr: Expr) -> Any:
         """The symbolic int for an expression; always the same one."""
         if type(expr) is int:
             return expr
@@ -107,7 +131,7 @@ class Extents:
             self._numbers[expr] = number
         return number
 
-    def windows(self, size: Any, reach: int, step: int, pad: int) -> Any:
+    def windows(self, size: Size, reach: int, step: int, pad: int) -> Any:
         """How many windows that reach so far fit into a padded size. There has to be one: a guard if that is not certain."""
         key = self.expression(size), reach, step, pad
         count = self._windows.get(key)
@@ -120,7 +144,7 @@ class Extents:
                 self.positive.add(self.expression(count))
         return count
 
-    def _settled(self, expr: Any) -> Any:
+    def _settled(self, expr: Expr) -> Any:
         """A stride without the maxima that have become superfluous. torch writes `Max(1, e)` where it cannot prove that a size `e` is at
         least 1, and expressions grow."""
         if type(expr) is int or not expr.has(self.maximum):
@@ -161,32 +185,30 @@ class Extents:
         _, channels, height, width = sizes
         return [channels * width * height, 1, channels * width, channels]
 
-    def of(self, tensor: Any) -> Extent | None:
-        """The extent of a tensor; None if its sizes depend on data."""
-        if type(tensor) is not Sketch:
-            return self._of(tensor)
+    def layout(self, tensor: Operand) -> MemoryLayout:
+        """The layout of a tensor. Raises `NoRule` if its sizes depend on data."""
+        if type(tensor) is not MetaTensor:
+            return self._layout(tensor)
         origin = tensor.origin or tensor
-        extent = origin.extent
-        if extent is None:
-            extent = self._of(origin)
-            if extent is not None and extent.kind is not None:
-                origin.extent = extent
-        return extent
+        layout = origin.layout
+        if layout is None:
+            layout = self._layout(origin)
+            if layout.kind is not None:
+                origin.layout = layout
+        return layout
 
-    def _of(self, tensor: Any) -> Extent | None:
+    def _layout(self, tensor: Operand) -> MemoryLayout:
         sizes = tuple(tensor.shape)
-        shape, strides = self.expressions(sizes), self.expressions(tensor.stride())
-        if shape is None or strides is None:
-            return None
-        strides = tuple(map(self._settled, strides))
+        shape = self.require_known(sizes)
+        strides = tuple(map(self._settled, self.require_known(tensor.stride())))
         kind = self._kinds.get((shape, strides))
         if kind is None:
             kind = self._kind(sizes, shape, strides)
             if kind is not None:
                 self._kinds[shape, strides] = kind
-        return Extent(sizes, shape, strides, kind)
+        return MemoryLayout(sizes, shape, strides, kind)
 
-    def _kind(self, sizes: Any, shape: tuple[Any, ...], strides: tuple[Any, ...]) -> str | None:
+    def _kind(self, sizes: Sequence[Size], shape: tuple[Any, ...], strides: tuple[Any, ...]) -> str | None:
         if self._is_same(self.expressions(self.contiguous(sizes)), strides):
             return CONTIGUOUS
         images = len(sizes) == 4 and 1 not in shape[1:] and 0 not in shape
@@ -204,33 +226,33 @@ class Extents:
             span = span * shape[dim]
         return DENSE
 
-    def is_contiguous(self, extent: Extent) -> bool | None:
+    def is_contiguous(self, layout: MemoryLayout) -> bool | None:
         """Whether a tensor without gaps is contiguous, where the strides of single elements say nothing; None if that is not seen."""
-        order = self.order(extent)
+        order = self.order(layout)
         if order is None or order == CONTIGUOUS:
             return order and True
-        return False if all(n == 1 or self.is_several(n) for n in extent.shape) else None
+        return False if all(n == 1 or self.is_several(n) for n in layout.shape) else None
 
-    def order(self, extent: Extent) -> str | None:
+    def order(self, layout: MemoryLayout) -> str | None:
         """The kind of a tensor but for its dimensions of size 1."""
-        if extent.kind is not None or 0 in extent.shape:
-            return extent.kind
-        kept = [d for d, n in enumerate(extent.shape) if n != 1]
-        shape, strides = [tuple([numbers[d] for d in kept]) for numbers in (extent.shape, extent.strides)]
-        return self._kind([extent.sizes[d] for d in kept], shape, strides)
+        if layout.kind is not None or 0 in layout.shape:
+            return layout.kind
+        kept = [d for d, n in enumerate(layout.shape) if n != 1]
+        shape, strides = [tuple([numbers[d] for d in kept]) for numbers in (layout.shape, layout.strides)]
+        return self._kind([layout.sizes[d] for d in kept], shape, strides)
 
-    def strides_of_view(self, extent: Extent, sizes: Sequence[Any]) -> list[Any] | None:
+    def strides_of_view(self, layout: MemoryLayout, sizes: Sequence[Any]) -> list[Any] | None:
         """The strides of a view of other sizes, as expressions; None if there can be none. No size is 0; what decides is a fact.
 
         As ATen does it (computeStride in TensorUtils.cpp): dimensions that follow one another in memory make a piece, which is cut anew.
         """
-        if extent.kind == CONTIGUOUS:
+        if layout.kind == CONTIGUOUS:
             strides = self.expressions(self.contiguous([self.number(n) for n in sizes]))
             return None if strides is None else list(strides)
         found: list[Any] = []
         left = list(sizes)
-        step, piece = extent.strides[-1], 1
-        for i, (size, stride) in enumerate(reversed([*zip(extent.shape, extent.strides, strict=True)])):
+        step, piece = layout.strides[-1], 1
+        for i, (size, stride) in enumerate(reversed([*zip(layout.shape, layout.strides, strict=True)])):
             if i == 0 or self._equal(size, 1) or self._equal(stride, piece * step):
                 piece = piece * size
                 continue
@@ -239,7 +261,7 @@ class Extents:
             step, piece = stride, size
         return found[::-1] if self._cut(piece, step, left, found) and not left else None
 
-    def _cut(self, piece: object, step: Any, left: list[Any], strides: list[Any]) -> bool:
+    def _cut(self, piece: Expr, step: Expr, left: list[Any], strides: list[Any]) -> bool:
         """Cut a piece of memory, whose elements are a step apart, into the last sizes of those that are left: they get their strides, last
         first. False if it can't be cut so."""
         span: Any = 1
@@ -250,25 +272,27 @@ class Extents:
             span = span * left.pop()
         return self._equal(span, piece)
 
-    def _equal(self, one: object, other: object) -> bool:
+    def _equal(self, one: Expr, other: Expr) -> bool:
         """Whether products are equal for the sizes at hand: a fact, if that is not seen."""
         return self._is_same([one], [other]) or bool(self.number(one) == self.number(other))
 
     # -- tensors
 
-    def new(self, like: Any, sizes: Sequence[Any], strides: Sequence[Any], dtype: Any = None) -> Any:
-        """A new tensor on the device of another one: a sketch if that is one, else a fake tensor."""
+    def new(
+        self, like: Operand, sizes: Sequence[Size], strides: Sequence[Size], dtype: torch.dtype | None = None
+    ) -> Operand:
+        """A new tensor on the device of another one, and of its class."""
         dtype = dtype or like.dtype
-        if type(like) is Sketch:
-            return Sketch(sizes, strides, 0, dtype, like.device)
-        return self._made(like.fake_mode, self.count(sizes), sizes, strides, 0, dtype, like.fake_device)
+        if type(like) is MetaTensor:
+            return MetaTensor(sizes, strides, 0, dtype, like.device)
+        return self._fake(like.fake_mode, self.count(sizes), sizes, strides, 0, dtype, like.fake_device)
 
-    def made(self, mode: object, sketch: Sketch) -> FakeTensor:
-        """The fake tensor for a sketch."""
-        span = self.span(sketch.shape, sketch.strides, sketch.offset)
-        return self._made(mode, span, sketch.shape, sketch.strides, sketch.offset, sketch.dtype, sketch.device)
+    def fake(self, mode: FakeTensorMode, meta: MetaTensor) -> FakeTensor:
+        """The fake tensor for a meta tensor."""
+        span = self.span(meta.shape, meta.strides, meta.offset)
+        return self._fake(mode, span, meta.shape, meta.strides, meta.offset, meta.dtype, meta.device)
 
-    def span(self, sizes: Sequence[Any], strides: Sequence[Any], offset: object) -> Any:
+    def span(self, sizes: Sequence[Any], strides: Sequence[Any], offset: Size) -> Size:
         """The number of elements of memory that a tensor reaches."""
         numbers = [self.expression(n) for n in (*sizes, *strides, offset)]
         if None in numbers or 0 in numbers[: len(sizes)]:
@@ -277,30 +301,43 @@ class Extents:
         span = numbers[-1] + 1 + sum([(n - 1) * s for n, s in zip(shape, steps, strict=True)])
         return span if type(span) is int else self.number(span.expand())
 
-    def is_without_gaps(self, tensor: Any) -> bool:
+    def is_without_gaps(self, tensor: Operand) -> bool:
         """Whether a tensor is seen to begin where its memory begins, and to fill it."""
-        extent = self.of(tensor)
-        return extent is not None and extent.kind is not None and self.expression(tensor.storage_offset()) == 0
+        try:
+            layout = self.layout(tensor)
+        except NoRule:
+            return False
+        return layout.kind is not None and self.expression(tensor.storage_offset()) == 0
 
     @staticmethod
-    def _made(mode: Any, count: Any, sizes: Any, strides: Any, offset: Any, dtype: Any, device: Any) -> FakeTensor:
+    def _fake(
+        mode: FakeTensorMode,
+        count: Size,
+        sizes: Sequence[Size],
+        strides: Sequence[Size],
+        offset: Size,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> FakeTensor:
         with in_kernel_invocation_manager(mode), no_dispatch():
             whole = torch.empty(count, dtype=dtype, device="meta")
             return FakeTensor(mode, whole.as_strided(tuple(sizes), tuple(strides), offset), device)
 
-    def new_contiguous(self, like: object, sizes: Sequence[Any], dtype: object = None) -> Any:
+    def new_contiguous(self, like: Operand, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> Operand:
         """A new contiguous one."""
         return self.new(like, sizes, self.contiguous(sizes), dtype)
 
-    def new_alike(self, like: Any, extent: Extent, dtype: object = None) -> Any:
-        """A new one that lies in memory as another one of that extent does."""
-        return self.new(like, extent.sizes, like.stride(), dtype)
+    def new_alike(self, like: Operand, layout: MemoryLayout, dtype: torch.dtype | None = None) -> Operand:
+        """A new one that lies in memory as another one of that layout does."""
+        return self.new(like, layout.sizes, like.stride(), dtype)
 
-    def view(self, tensor: Any, sizes: Sequence[Any], strides: Sequence[Any], offset: Any = None) -> Any:
+    def view(
+        self, tensor: Operand, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None
+    ) -> Operand:
         """A view of the memory of a tensor, beginning where that begins or at `offset`."""
         offset = tensor.storage_offset() if offset is None else offset
-        if type(tensor) is Sketch:
-            return Sketch(sizes, strides, offset, tensor.dtype, tensor.device, tensor)
+        if type(tensor) is MetaTensor:
+            return MetaTensor(sizes, strides, offset, tensor.dtype, tensor.device, tensor)
         mode = tensor.fake_mode
         with in_kernel_invocation_manager(mode), no_dispatch():
             sample = torch._C.TensorBase.as_strided(tensor, tuple(sizes), tuple(strides), offset)
@@ -350,7 +387,7 @@ class Extents:
         left, right = _product(number // common, factors - of_other), _product(other // common, of_other - factors)
         return self.number(left), self.number(right)
 
-    def _learn(self, product: object, other: object) -> None:
+    def _learn(self, product: Expr, other: Expr) -> None:
         """Products are equal: if one of them is a power of a single factor, what that is a product of is known from now on.
 
         Networks that cut images into windows have a height that is a multiple of the window's, and go from one to the other and back.
