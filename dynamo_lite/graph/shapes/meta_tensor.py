@@ -7,7 +7,7 @@ Invariant: it stands for a plain tensor on the CPU; its relation to autograd is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -68,7 +68,7 @@ Operand: TypeAlias = "MetaTensor | FakeTensor"
 """A tensor as rules take it: a meta tensor of a captured call, a fake tensor of an ATen operator."""
 
 
-def is_symbolic(*tensors: object) -> bool:
+def is_symbolic(*tensors: Any) -> bool:
     """Whether sizes of one of the tensors are symbolic. All have to be plain, unknown and on the CPU."""
     found = False
     for t in tensors:

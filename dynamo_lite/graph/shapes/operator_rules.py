@@ -495,7 +495,7 @@ def _stack(algebra: SizeAlgebra, tensors: Sequence[Operand], dim: int = 0) -> Op
 
 def _require_plain(x: Operand, shape: tuple[Size, ...], others: Iterable[Operand | None]) -> None:
     """All on the CPU and of one data type, for which the statistics have the same; `others` of one shape, which makes guards on sizes."""
-    require(type(x) is MetaTensor or (type(x) is FakeTensor and x.fake_device.type == "cpu"))
+    require(isinstance(x, MetaTensor) or (type(x) is FakeTensor and x.fake_device.type == "cpu"))
     require(x.dtype in (torch.float32, torch.float64))
     require(all(other is None or (other.dtype == x.dtype and tuple(other.shape) == shape) for other in others))
 

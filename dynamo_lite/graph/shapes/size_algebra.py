@@ -67,7 +67,7 @@ class SizeAlgebra:
 
     def expression(self, number: Size) -> Any:
         """An int or a sympy expression; None if it depends on data or is no plain number."""
-        if type(number) is int:
+        if isinstance(number, int):
             return number
         expr = number.node.expr
         if expr.is_Integer:
@@ -123,7 +123,7 @@ class SizeAlgebra:
 
     def number(self, expr: Expr) -> Any:
         """The symbolic int for an expression; always the same one."""
-        if type(expr) is int:
+        if isinstance(expr, int):
             return expr
         number = self._numbers.get(expr)
         if number is None:
@@ -147,7 +147,7 @@ class SizeAlgebra:
     def _settled(self, expr: Expr) -> Any:
         """A stride without the maxima that have become superfluous. torch writes `Max(1, e)` where it cannot prove that a size `e` is at
         least 1, and expressions grow."""
-        if type(expr) is int or not expr.has(self.maximum):
+        if isinstance(expr, int) or not expr.has(self.maximum):
             return expr
         known = {
             m: m.args[1]
@@ -175,7 +175,7 @@ class SizeAlgebra:
                 settled = False
             span = span * size if not settled else self.number(self.expression(span) * known)
         strides.reverse()
-        if settled:
+        if settled and shape is not None:
             self._contiguous[shape] = strides
         return strides
 
@@ -230,7 +230,7 @@ class SizeAlgebra:
         """Whether a tensor without gaps is contiguous, where the strides of single elements say nothing; None if that is not seen."""
         order = self.order(layout)
         if order is None or order == CONTIGUOUS:
-            return order and True
+            return True if order else None
         return False if all(n == 1 or self.is_several(n) for n in layout.shape) else None
 
     def order(self, layout: MemoryLayout) -> str | None:
@@ -283,7 +283,7 @@ class SizeAlgebra:
     ) -> Operand:
         """A new tensor on the device of another one, and of its class."""
         dtype = dtype or like.dtype
-        if type(like) is MetaTensor:
+        if isinstance(like, MetaTensor):
             return MetaTensor(sizes, strides, 0, dtype, like.device)
         return self._fake(like.fake_mode, self.count(sizes), sizes, strides, 0, dtype, like.fake_device)
 
@@ -336,7 +336,7 @@ class SizeAlgebra:
     ) -> Operand:
         """A view of the memory of a tensor, beginning where that begins or at `offset`."""
         offset = tensor.storage_offset() if offset is None else offset
-        if type(tensor) is MetaTensor:
+        if isinstance(tensor, MetaTensor):
             return MetaTensor(sizes, strides, offset, tensor.dtype, tensor.device, tensor)
         mode = tensor.fake_mode
         with in_kernel_invocation_manager(mode), no_dispatch():

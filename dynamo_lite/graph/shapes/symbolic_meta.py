@@ -112,7 +112,7 @@ class SymbolicMetas:
 
 def _now(number: Size) -> Size:
     """A number, as an int if it has become one."""
-    if type(number) is int:
+    if isinstance(number, int):
         return number
     known = number.node.maybe_as_int()
     return number if known is None else known
@@ -127,7 +127,7 @@ def _key(
 
 def _known(number: Size) -> Any:
     """The key of a symbolic number: the same for numbers that are always equal."""
-    if type(number) is int:
+    if isinstance(number, int):
         return number
     expr = number.node.expr
     return int(expr) if expr.is_Integer else expr

@@ -80,7 +80,7 @@ def _permute(algebra: SizeAlgebra, input: Operand, *dims: Any) -> Operand:
     return algebra.view(input, [sizes[d] for d in numbers], [strides[d] for d in numbers])
 
 
-def _dim(dim: object, count: int) -> int:
+def _dim(dim: int, count: int) -> int:
     """A dimension, counted from the front."""
     require(type(dim) is int and -count <= dim < count)
     return dim % count
