@@ -1,7 +1,8 @@
-"""Sizes and strides as expressions, compared without a question to the algebra.
+"""Sizes and strides as sympy expressions, compared without torch's reasoning about them.
 
-Input: fake tensors or meta tensors with symbolic sizes. Output: how they lie in memory, and new ones with given sizes.
-Invariant: what is not seen at once, expression by expression, is unknown; a guard makes it known only where a docstring says "a fact".
+Input: fake tensors or meta tensors with symbolic sizes. Output: their layouts in memory, and new tensors with given sizes.
+Invariant: two expressions are equal if they are the same expression or the same product; else the answer is "unknown". A method adds a
+guard only if its docstring says so.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ CONTIGUOUS, CHANNELS_LAST, DENSE = "contiguous", "channels last", "dense"
 
 
 class MemoryLayout(NamedTuple):
-    """A tensor's sizes, as they are and as expressions, its strides as expressions, and how it lies in memory: one of the names above
-    (DENSE: without gaps in another order), or None: in another way, or one that is not seen at once."""
+    """A tensor's sizes (as given, and as expressions), its strides as expressions, and the kind of its layout: one of the names above
+    (DENSE: without gaps, in another order), or None for any other layout and for an unknown one."""
 
     sizes: tuple[Any, ...]
     shape: tuple[Any, ...]
@@ -79,7 +80,7 @@ class SizeAlgebra:
         return expr if known else None
 
     def expressions(self, numbers: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The expressions of several numbers; None if one of them has none."""
+        """The expressions of several numbers; None if one of them depends on data."""
         found = tuple([self.expression(n) for n in numbers])
         return None if None in found else found
 
@@ -106,7 +107,7 @@ class SizeAlgebra:
         return False
 
     def is_filled(self, tensor: Operand) -> bool:
-        """Whether a tensor has elements: no size is 0, which is then a fact. False if that depends on data."""
+        """Whether a tensor has elements. If it has, a guard demands it. False if that depends on data."""
         shape = self.expressions(tensor.shape)
         if shape is None:
             return False
@@ -132,7 +133,7 @@ class SizeAlgebra:
         return number
 
     def windows(self, size: Size, reach: int, step: int, pad: int) -> Any:
-        """How many windows that reach so far fit into a padded size. There has to be one: a guard if that is not certain."""
+        """The number of windows over `reach` elements in a padded size. A guard demands that there is one, unless that is known."""
         key = self.expression(size), reach, step, pad
         count = self._windows.get(key)
         if count is None:
@@ -145,8 +146,8 @@ class SizeAlgebra:
         return count
 
     def _settled(self, expr: Expr) -> Any:
-        """A stride without the maxima that have become superfluous. torch writes `Max(1, e)` where it cannot prove that a size `e` is at
-        least 1, and expressions grow."""
+        """A stride without the maxima that are not needed any more. torch writes `Max(1, e)` where it cannot prove that a size `e` is at
+        least 1, and such expressions grow."""
         if isinstance(expr, int) or not expr.has(self.maximum):
             return expr
         known = {
@@ -227,14 +228,14 @@ class SizeAlgebra:
         return DENSE
 
     def is_contiguous(self, layout: MemoryLayout) -> bool | None:
-        """Whether a tensor without gaps is contiguous, where the strides of single elements say nothing; None if that is not seen."""
+        """Whether a tensor without gaps is contiguous, apart from strides of dimensions of size 1; None if that is unknown."""
         order = self.order(layout)
         if order is None or order == CONTIGUOUS:
             return True if order else None
         return False if all(n == 1 or self.is_several(n) for n in layout.shape) else None
 
     def order(self, layout: MemoryLayout) -> str | None:
-        """The kind of a tensor but for its dimensions of size 1."""
+        """The kind of a layout without the dimensions of size 1."""
         if layout.kind is not None or 0 in layout.shape:
             return layout.kind
         kept = [d for d, n in enumerate(layout.shape) if n != 1]
@@ -242,9 +243,10 @@ class SizeAlgebra:
         return self._kind([layout.sizes[d] for d in kept], shape, strides)
 
     def strides_of_view(self, layout: MemoryLayout, sizes: Sequence[Any]) -> list[Any] | None:
-        """The strides of a view of other sizes, as expressions; None if there can be none. No size is 0; what decides is a fact.
+        """The strides, as expressions, of a view with other sizes, none of which is 0; None if no view has them. Adds guards.
 
-        As ATen does it (computeStride in TensorUtils.cpp): dimensions that follow one another in memory make a piece, which is cut anew.
+        The algorithm is ATen's (computeStride in TensorUtils.cpp): dimensions that follow one another in memory are one piece of memory,
+        which the new sizes divide anew.
         """
         if layout.kind == CONTIGUOUS:
             strides = self.expressions(self.contiguous([self.number(n) for n in sizes]))
@@ -262,8 +264,8 @@ class SizeAlgebra:
         return found[::-1] if self._cut(piece, step, left, found) and not left else None
 
     def _cut(self, piece: Expr, step: Expr, left: list[Any], strides: list[Any]) -> bool:
-        """Cut a piece of memory, whose elements are a step apart, into the last sizes of those that are left: they get their strides, last
-        first. False if it can't be cut so."""
+        """Divide a piece of memory, whose elements are `step` apart, among the last of the sizes `left`, and append their strides, the
+        last one first. False if the sizes do not divide it."""
         span: Any = 1
         while left and (self._equal(left[-1], 1) or not self._equal(span, piece)):
             if self.divided([piece], [span, left[-1]]) is None and self.number(span) > self.number(piece):
@@ -273,7 +275,7 @@ class SizeAlgebra:
         return self._equal(span, piece)
 
     def _equal(self, one: Expr, other: Expr) -> bool:
-        """Whether products are equal for the sizes at hand: a fact, if that is not seen."""
+        """Whether two products are equal for the present sizes. Adds a guard unless the answer is known."""
         return self._is_same([one], [other]) or bool(self.number(one) == self.number(other))
 
     # -- tensors
@@ -302,7 +304,7 @@ class SizeAlgebra:
         return span if type(span) is int else self.number(span.expand())
 
     def is_without_gaps(self, tensor: Operand) -> bool:
-        """Whether a tensor is seen to begin where its memory begins, and to fill it."""
+        """Whether a tensor is known to begin where its memory begins, and to fill it."""
         try:
             layout = self.layout(tensor)
         except NoRule:
@@ -324,11 +326,11 @@ class SizeAlgebra:
             return FakeTensor(mode, whole.as_strided(tuple(sizes), tuple(strides), offset), device)
 
     def new_contiguous(self, like: Operand, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> Operand:
-        """A new contiguous one."""
+        """A new contiguous tensor on the device of another one."""
         return self.new(like, sizes, self.contiguous(sizes), dtype)
 
     def new_alike(self, like: Operand, layout: MemoryLayout, dtype: torch.dtype | None = None) -> Operand:
-        """A new one that lies in memory as another one of that layout does."""
+        """A new tensor with the sizes of a layout and the strides of a tensor that has this layout."""
         return self.new(like, layout.sizes, like.stride(), dtype)
 
     def view(
@@ -359,21 +361,21 @@ class SizeAlgebra:
         return count
 
     def divided(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
-        """The product of some sizes divided by that of others, if it is seen to be a whole number: an int or expression."""
+        """The quotient of two products of sizes if it is known to be a whole number (an int or an expression), else None."""
         (number, factors), (divisor, others) = self._factors(shape), self._factors(by)
         if divisor == 0 or number % divisor or others - factors:
             return None
         return _product(number // divisor, factors - others)
 
     def quotient(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
-        """The quotient if it is a whole number for the sizes of this call, which is then a fact."""
+        """The quotient of two products if it is a whole number for the present sizes, for which it adds a guard; else None."""
         number, divisor = self._cancelled(shape, by)
         if divisor == 0 or number % divisor != 0:
             return None
         return self.expression(number // divisor)
 
     def is_as_many(self, shape: Sequence[Any], others: Sequence[Any]) -> bool:
-        """Whether as many elements have the one shape as the other for the sizes at hand, which is then a fact."""
+        """Whether two shapes have equally many elements for the present sizes. Adds a guard."""
         number, other = self._cancelled(shape, others)
         if number != other:
             return False
@@ -381,16 +383,16 @@ class SizeAlgebra:
         return True
 
     def _cancelled(self, shape: Sequence[Any], others: Sequence[Any]) -> tuple[Any, Any]:
-        """Two products without what both have, as ints that may be symbolic."""
+        """Two products without their common factors, as ints that may be symbolic."""
         (number, factors), (other, of_other) = self._factors(shape), self._factors(others)
         common = gcd(number, other) or 1
         left, right = _product(number // common, factors - of_other), _product(other // common, of_other - factors)
         return self.number(left), self.number(right)
 
     def _learn(self, product: Expr, other: Expr) -> None:
-        """Products are equal: if one of them is a power of a single factor, what that is a product of is known from now on.
+        """Two products are equal: if one of them is a power of a single factor, remember this factor as a product of other numbers.
 
-        Networks that cut images into windows have a height that is a multiple of the window's, and go from one to the other and back.
+        Networks that divide images into windows have a height that is a multiple of the window's, and go from one to the other and back.
         """
         for whole, parts in ((product, other), (other, product)):
             (number, factors), (content, pieces) = self._factors([whole]), self._factors([parts])
@@ -409,7 +411,7 @@ class SizeAlgebra:
                 return
 
     def _factors(self, sizes: Sequence[Any]) -> tuple[int, Counter[Any]]:
-        """A product as an int and a table of what else is multiplied how often."""
+        """A product as an int and its other factors with their powers."""
         number = 1
         factors: Counter[Any] = Counter()
         for size in sizes:
@@ -434,14 +436,14 @@ class SizeAlgebra:
         return number, factors
 
     def _is_same(self, strides: Sequence[Any] | None, others: Sequence[Any]) -> bool:
-        """Whether strides are seen to be equal: as they are, or in another form of the same product."""
+        """Whether strides are known to be equal: the same expressions, or the same products."""
         if strides == others or strides is None:
             return strides is not None
         return all(a == b or self._factors([a]) == self._factors([b]) for a, b in zip(strides, others, strict=True))
 
 
 def _product(number: int, factors: Counter[Any]) -> Any:
-    """The product that `_factors` takes apart."""
+    """The product of an int and of factors with their powers."""
     product: Any = number
     for base, power in factors.items():
         product = product * base**power

@@ -1,7 +1,7 @@
 """Metadata with symbolic sizes.
 
 Input: a fake tensor with symbolic sizes, or a meta tensor of one. Output: a `SymbolicMeta`, interned in the trace: tensors whose sizes and
-strides are equal expressions have one meta, so that what an operator does to them is found out once.
+strides are equal expressions have one meta, so that the outcome of an operator is computed once for all of them.
 Invariant: sizes that depend on data are never interned: an operator makes new ones each time.
 
 Loaded with the first symbol of a process.

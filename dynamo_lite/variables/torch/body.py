@@ -29,13 +29,14 @@ from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.instance import InstanceVariable
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
-from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.dispatch import Handler, builtin
 
 from .overrides import FunctionModeStack
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable, ValueVariable
 
 if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
     from dynamo_lite.interp.frame import Frame
 
 # -- structures
@@ -157,7 +158,7 @@ class Flattening:
         made.build = lambda items: _make_dict(self.tx, list(zip(keys, made.built(items), strict=True)))
         return made
 
-    def _registered(self, vt: VariableTracker, node: Any) -> BodyPart:
+    def _registered(self, vt: VariableTracker, node: pytree.NodeDef) -> BodyPart:
         """An object of a class that the program, or torch, has registered."""
         tx = self.tx
         children, context = tx.tr.unpack(tx, tx.call(tx.tr.build_constant_object(node.flatten_fn), [vt]))
@@ -228,12 +229,12 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def models(function: object) -> Callable[[Any], Any]:
+def models(function: Callable[..., Any]) -> Callable[[Handler], Handler]:
     """Register the handler of a function with bodies."""
     return lambda handler: builtin(function)(fitting(function, whole(handler)))
 
 
-def fitting(function: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
+def fitting(function: Callable[..., Any], handler: Callable[..., Any]) -> Callable[..., Any]:
     """Have a handler called with what fits the signature of the function that it stands for, else the function raises its own error."""
     signature = inspect.signature(function)
 
@@ -267,10 +268,10 @@ OPERATORS: dict[str, OperatorModel] = {}
 """The name under which torch registers a higher-order operator, some of which it does when they are first used → its model."""
 
 
-def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Any], Any]:
+def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Handler], Handler]:
     """Register the handler of a higher-order operator. Breaks inside of a sub-graph come before the call."""
 
-    def decorate(handler: Any) -> Any:
+    def decorate(handler: Handler) -> Handler:
         OPERATORS[name] = OperatorModel(kind, whole(handler) if kind == REGION else handler, unless)
         return handler
 
@@ -337,12 +338,13 @@ class Outside:
 
 def holds_value_of(vt: VariableTracker, body: Body) -> bool:
     """Whether a tensor, or a number, that a body has made is in an object, or in something inside."""
-    pending, seen = [vt], set()
+    pending = [vt]
+    seen: dict[int, VariableTracker] = {}  # kept alive: some models are made when they are asked for
     while pending:
         vt = pending.pop()
         if not isinstance_of_tracker(vt) or id(vt) in seen:
             continue
-        seen.add(id(vt))
+        seen[id(vt)] = vt
         if isinstance(vt, TensorVariable | SymNodeVariable):
             if body.is_made_inside(vt.proxy):
                 return True
@@ -351,7 +353,7 @@ def holds_value_of(vt: VariableTracker, body: Body) -> bool:
     return False
 
 
-def is_same(v: Any, w: Any) -> bool:
+def is_same(v: object, w: object) -> bool:
     """Whether this is one object. Keys of dictionaries are made anew whenever they are asked for."""
     if v is w:
         return True
@@ -395,7 +397,7 @@ class CapturedBody:
         return self.build(iter(tensors))
 
 
-def argument_of(graph: Any, vt: VariableTracker) -> Any:
+def argument_of(graph: GraphBuilder, vt: VariableTracker) -> Any:
     """The argument of a node that stands for a tensor or an int."""
     return vt.value if type(vt) is ConstantVariable else graph.node(vt.proxy)
 

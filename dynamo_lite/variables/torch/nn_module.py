@@ -25,7 +25,7 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_laz
 from dynamo_lite.variables.protocol.constant import boolean
 from dynamo_lite.variables.protocol.descr import DescriptorVariable, generic_setattr, type_attribute, type_lookup
 from dynamo_lite.variables.protocol.dispatch import builtin
-from dynamo_lite.variables.protocol.wrap import builds_subclasses
+from dynamo_lite.variables.protocol.wrap import builds_subclasses, guarded
 
 from .tensor import TensorVariable
 
@@ -288,7 +288,4 @@ class ScriptModuleVariable(DescriptorVariable):
         return unsupported("nested-compiler", self.describe())
 
 
-@builds_subclasses(torch.jit.ScriptModule)
-def build_script_module(tr: Trace, value: object, source: GuardNode | None) -> ScriptModuleVariable:
-    tr.guard(source, ir.IS, value)
-    return ScriptModuleVariable(value, source)
+builds_subclasses(torch.jit.ScriptModule)(guarded(ir.IS, ScriptModuleVariable))

@@ -85,11 +85,8 @@ class ProfilerVariable(VariableTracker):
 
 
 def _unused(tx: Frame, cls: type) -> Unsupported:
-    saved = Unsupported(
-        "call-skipped-function", f"{cls.__module__}.{cls.__qualname__}, of which more than the block is used"
-    )
-    saved.break_step, saved.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
-    return saved
+    context = f"{cls.__module__}.{cls.__qualname__}, of which more than the block is used"
+    return Unsupported("call-skipped-function", context).at(tx.tr.failing_step(), tx.tr.user_stack())
 
 
 # -- profilers

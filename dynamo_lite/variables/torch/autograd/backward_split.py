@@ -27,25 +27,16 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_n
 from dynamo_lite.variables.torch.subclasses.fake_tensor import FakeTensorVariable
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+from .hooks import TraceEffectVariable
 from .module_hooks import BackwardHookVariable, hooks_of
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
-    from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.interp.frame import Frame
 
 
-class WarningsVariable(VariableTracker):
+class WarningsVariable(TraceEffectVariable):
     """Warnings that a backward pass gives, in generated code."""
-
-    mutated = True
-
-    def __init__(self, tr: Trace) -> None:
-        self.source = tr.constant_source(self)
-        self.value = self
-
-    def python_type(self) -> type:
-        return WarningsVariable
 
     def emit_update(self, cg: Codegen) -> None:
         cg.load_callable(module_hooks.warn_of_no_arguments)

@@ -11,7 +11,7 @@ Mirrors `torch/_tensor.py`, `torch/utils/hooks.py` and `torch/csrc/autograd/pyth
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import torch
 from torch.fx import Node
@@ -84,9 +84,7 @@ class HookHandleVariable(VariableTracker):
         """Register the hook."""
         node = self.tensor.proxy.node
         if self.removed or self.node is not None or (node is not None and node.op != "placeholder"):
-            error = Unsupported(SLUG, "a handle, or a tensor that is changed in place")
-            error.break_step = self.step
-            raise error
+            raise Unsupported(SLUG, "a handle, or a tensor that is changed in place").at(self.step)
         cg.load_callable(self.register if self.number is None else registered_as)
         if self.number is not None:
             cg.load(self.number)
@@ -152,18 +150,34 @@ def registered_as(number: int, register: Any, tensor: torch.Tensor, hook: object
         RemovableHandle.next_id = max(following, RemovableHandle.next_id)
 
 
-class RegistrationsVariable(VariableTracker):
-    """The hooks that the traced code registers on tensors which existed before, in order."""
+class TraceEffectVariable(VariableTracker):
+    """Something that generated code does once after the graph, or that is checked then; no object of the program."""
 
     mutated = True
 
     def __init__(self, tr: Trace) -> None:
         self.source = tr.constant_source(self)
         self.value = self
-        self.handles: list[HookHandleVariable] = []
 
     def python_type(self) -> type:
-        return RegistrationsVariable
+        return type(self)
+
+    @classmethod
+    def of(cls, tr: Trace) -> Self:
+        """The one of a trace."""
+        found = next((vt for vt in tr.mutations if isinstance(vt, cls)), None)
+        if found is None:
+            found = cls(tr)
+            tr.mutations.append(found)
+        return found
+
+
+class RegistrationsVariable(TraceEffectVariable):
+    """The hooks that the traced code registers on tensors which existed before, in order."""
+
+    def __init__(self, tr: Trace) -> None:
+        super().__init__(tr)
+        self.handles: list[HookHandleVariable] = []
 
     def children(self) -> Any:
         return [child for handle in self.handles for child in handle.children()]
@@ -175,15 +189,6 @@ class RegistrationsVariable(VariableTracker):
             elif not handle.removed:
                 cg.load(handle)
                 cg.asm.pop_top()
-
-    @staticmethod
-    def of(tr: Trace) -> RegistrationsVariable:
-        """The hooks of a trace."""
-        found = next((vt for vt in tr.mutations if isinstance(vt, RegistrationsVariable)), None)
-        if found is None:
-            found = RegistrationsVariable(tr)
-            tr.mutations.append(found)
-        return found
 
 
 def registered(tr: Trace) -> list[HookHandleVariable]:

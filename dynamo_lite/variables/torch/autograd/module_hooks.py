@@ -45,9 +45,7 @@ class BackwardHookVariable(InstanceVariable):
 
     def emit_new(self, cg: Codegen) -> None:
         if self.call is not None:
-            error = Unsupported(SLUG, "the graph ends inside of a module with backward hooks")
-            error.break_step = self.call.step
-            raise error
+            raise Unsupported(SLUG, "the graph ends inside of a module with backward hooks").at(self.call.step)
         super().emit_new(cg)
 
 

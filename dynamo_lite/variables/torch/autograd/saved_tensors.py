@@ -29,6 +29,8 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.torch.body import CapturedBody, cotangent, follow, is_same, union
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+from .hooks import TraceEffectVariable
+
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
@@ -81,31 +83,16 @@ def _innermost(tx: Frame) -> HookedRegion | None:
     return next((r for r in reversed(tx.tr.graph.passes.saved_hooks.regions) if r.is_open), None)
 
 
-class RegionsVariable(VariableTracker):
-    """The blocks of a trace: what is asked once more when the trace ends."""
-
-    mutated = True
+class RegionsVariable(TraceEffectVariable):
+    """The blocks of a trace, which are checked once more when the trace ends."""
 
     def __init__(self, tr: Trace) -> None:
-        self.source = tr.constant_source(self)
-        self.value = self
+        super().__init__(tr)
         self.regions: list[HookedRegion] = tr.graph.passes.saved_hooks.regions
-
-    def python_type(self) -> type:
-        return RegionsVariable
 
     def emit_update(self, cg: Codegen) -> None:
         for region in self.regions:
             region.check(cg.tr)
-
-    @staticmethod
-    def of(tr: Trace) -> RegionsVariable:
-        """The regions of a trace."""
-        found = next((vt for vt in tr.mutations if isinstance(vt, RegionsVariable)), None)
-        if found is None:
-            found = RegionsVariable(tr)
-            tr.mutations.append(found)
-        return found
 
 
 class HookedRegion:
@@ -235,9 +222,7 @@ class HookedRegion:
             if any(id(vt) in known or isinstance(vt, GlobalsNamespace) for vt in changed):
                 context = "saved_tensors_hooks that use an object which changes"
         if context is not None:
-            error = Unsupported(HOOKS, context)
-            error.break_step = self.step
-            raise error
+            raise Unsupported(HOOKS, context).at(self.step)
 
 
 def _ambient() -> tuple[Any, Any]:
