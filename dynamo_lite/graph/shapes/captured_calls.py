@@ -1,8 +1,8 @@
 """The front end of the shape rules for captured calls: the outcome of a call of torch's functions, without a fake tensor.
 
-Input: a function or the name of a method, and arguments with values of the graph in the place of tensors. Output: the `Propagation` of the
+Input: a function or the name of a method, and arguments in which nodes stand for tensors. Output: the `Propagation` of the
 call, or None where it has to be run on fake tensors.
-Invariant: where there is an outcome, it is the one that fake tensors would have shown, and the guards are the same or follow from those.
+Invariant: an outcome is that of the call on fake tensors; its guards are the same as there, or follow from them.
 """
 
 from __future__ import annotations

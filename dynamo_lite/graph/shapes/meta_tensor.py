@@ -1,4 +1,4 @@
-"""A tensor of which there are only sizes, strides, a data type and a device.
+"""The metadata of a tensor: sizes, strides, data type and device.
 
 Input: a meta. Output: a `MetaTensor`, which shape rules take in the place of a fake tensor, at a tenth of its cost.
 Invariant: it stands for a plain tensor on the CPU; its relation to autograd is not known here.
@@ -25,7 +25,7 @@ Expr: TypeAlias = "int | sympy.Expr"
 
 
 class MetaTensor:
-    """Stands in the place of a fake tensor. `base`: the meta tensor that this one is a view of."""
+    """Replaces a fake tensor in shape rules. `base`: the meta tensor that this one is a view of."""
 
     __slots__ = ("base", "device", "dtype", "layout", "offset", "origin", "shape", "strides")
 

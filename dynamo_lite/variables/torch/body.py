@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 
 class BodyPart:
-    """A structure that was taken apart. `build` makes it of tensors; `cls` is that of a container, None for what is no tensor and has no
-    tensors inside; `keys` those of a dictionary; `parts` what is inside."""
+    """A flattened structure. `build` rebuilds it from tensors; `cls` is the class of a container, `torch.Tensor`, or None for an object
+    without tensors inside; `keys` are the keys of a dictionary; `parts` are the structures of the items."""
 
     __slots__ = ("build", "cls", "keys", "parts")
 
@@ -74,7 +74,7 @@ class BodyPart:
         return self.cls is torch.Tensor or (self.cls is not None and all(part.is_of_tensors for part in self.parts))
 
     def spread(self, dims: Any) -> list[Any]:
-        """The dimension of each tensor, where `dims` has the upper part of the structure; None for what is no tensor."""
+        """The dimension of each tensor, where `dims` has the upper part of the structure; objects that are no tensors have None."""
         if self.cls is torch.Tensor:
             return [dims] if dims is None or type(dims) is int else unsupported(BREAK, "dimensions that do not fit")
         if self.cls is None:
@@ -93,7 +93,7 @@ def flatten(tx: Frame, vt: VariableTracker, leaves: list[VariableTracker]) -> Bo
 
 
 class Flattening:
-    """Structures taken apart, as `torch.utils._pytree` does it.
+    """Flattens structures as `torch.utils._pytree` does.
 
     `with_ints`: ints are leaves as well. `is_outside` is given where the function is only called: then what existed before the call is
     kept as it is, and an object that the function has made may be of any class.
@@ -168,7 +168,7 @@ class Flattening:
         return made
 
     def _new_object(self, vt: InstanceVariable) -> BodyPart:
-        """An object that the function has made: it gets the tensors that the operator returns in the place of those of the body."""
+        """An object that the function has made: its attributes become the tensors that the operator returns."""
         attributes = vt.instance_dict(self.tx)
         if attributes is None or vt.slots:
             return unsupported(BREAK, f"the body returns a {vt.python_type().__qualname__}")
@@ -235,7 +235,7 @@ def models(function: Callable[..., Any]) -> Callable[[Handler], Handler]:
 
 
 def fitting(function: Callable[..., Any], handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a handler called with what fits the signature of the function that it stands for, else the function raises its own error."""
+    """Call a handler only with arguments that fit the signature of the function that it models; for others that function raises."""
     signature = inspect.signature(function)
 
     @functools.wraps(handler)
@@ -250,8 +250,8 @@ def fitting(function: Callable[..., Any], handler: Callable[..., Any]) -> Callab
 
 
 class OperatorModel(NamedTuple):
-    """The treatment of calls of a higher-order operator: `kind` is one of those below. `unless`: which calls break the graph all the same,
-    beside those whose function breaks it."""
+    """The treatment of calls of a higher-order operator: `kind` is one of the three constants below; `unless` describes calls that break
+    the graph although the function itself does not."""
 
     kind: str
     handler: Callable[..., Any]
@@ -436,8 +436,8 @@ def followed(
     body: Body | None = None,
     runs_once: bool = False,
 ) -> tuple[Body, VariableTracker, Outside]:
-    """The body of a call, its result, and what was there before. `runs_once`: the body runs where the call is, and once, so it may change
-    objects, to which it may not give tensors that it makes."""
+    """The body of a call, its result, and the state before the call. `runs_once`: the body runs where the call is, and once, so it may
+    change objects, to which it may not give tensors that it makes."""
     outside = Outside(tx, extra)
     body = body or tx.tr.graph.open_body()
     grad = torch.is_grad_enabled()
@@ -486,7 +486,7 @@ def constants(*values: Any) -> list[Any]:
 
 
 def detached(tx: Frame, fakes: list[Any], requires_grad: bool) -> list[Any]:
-    """Fakes of the operator's results, of which some may be ints. It has an autograd node of its own."""
+    """Fakes of the operator's results, which may include ints. The operator is one node of autograd."""
     graph = tx.tr.graph
     wanted = requires_grad and torch.is_grad_enabled()
     results = []

@@ -1,8 +1,8 @@
-"""Operators of the dispatcher as Python objects: `torch.ops`, its namespaces, and what an operator tells about itself.
+"""Operators of the dispatcher as Python objects: `torch.ops`, its namespaces, and attributes of operators.
 
 Input: `torch.ops`, a namespace, an operator. Output: models whose attributes are those of the real objects.
-Invariant: an operator that is looked up for the first time is looked up for real, which only makes the object that stands for it; that
-there is none is guarded by the same lookup.
+Invariant: an operator that is looked up for the first time is looked up for real, which only creates the Python object; the same lookup
+guards that an operator does not exist.
 Mirrors `torch/_ops.py`.
 """
 

@@ -109,7 +109,7 @@ def _function_rule(value: types.FunctionType) -> bool:
 
 
 def _has_a_name(value: types.FunctionType) -> bool:
-    """Whether the printed graph can name the function. Wrappers around C methods have the name of what they wrap."""
+    """Whether the printed graph can name the function. Wrappers around C methods have the name of the method."""
     if value.__module__ == "torch._tensor" and value.__qualname__.startswith("Tensor."):
         return True
     return getattr(sys.modules[value.__module__], value.__name__, None) is value
@@ -197,7 +197,7 @@ class TorchFunctionVariable(DescriptorVariable):
 
 
 def _look_at(args: list[VariableTracker]) -> None:
-    """Find out whether a tensor among the arguments, none of which may have been looked at, is of a subclass."""
+    """Give lazy arguments their models: a tensor of a subclass among them changes the call."""
     for arg in args:
         isinstance(arg, TensorVariable)
 
@@ -367,7 +367,7 @@ def clear_autocast_cache(tx: Frame) -> VariableTracker:
 
 
 def _existing(paths: str) -> list[Callable[..., Any]]:
-    """The functions among the given ones that this version of torch has."""
+    """The functions under these names, as far as this version of torch has them."""
     found = []
     for path in paths.split():
         try:

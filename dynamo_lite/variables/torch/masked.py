@@ -214,7 +214,7 @@ class MaskedMethod(VariableTracker):
 
 
 def _operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
-    """An operator on selections and what is the same for all elements; one in place changes the first."""
+    """An operator on selections and on operands that are the same for all elements; an in-place operator changes the first operand."""
     selection = next(a for a in args if isinstance(a, MaskedVariable))
     exact = IN_PLACE.get(function, function)
     if exact not in EXACT:

@@ -1,15 +1,14 @@
 """Nested ints: the size of a jagged tensor in its ragged dimension.
 
 Input: sizes of jagged tensors; real nested ints with their access paths. Output: `NestedIntVariable`.
-Invariant: nothing is known of a nested int but which others it equals. Real ones are what the sizes of real tensors are: a new one is read
-from the tensor when the graph has run.
+Invariant: the only fact about a nested int is its equality with others. A new one is read from the size of a tensor after the graph has
+run.
 Mirrors `torch/nested/_internal/nested_int.py`.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 SLUG = "tensor-subclass"
 
 
-def _refused(what: str) -> Callable[[SymNodeVariable, Frame], VariableTracker]:
+def _refused(what: str) -> Any:
     """A slot that breaks the graph."""
     return lambda self, tx: unsupported(SLUG, f"{what} of a ragged dimension")
 

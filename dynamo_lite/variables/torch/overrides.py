@@ -202,7 +202,7 @@ class Overrides:
 
     @contextlib.contextmanager
     def without_innermost_mode(self) -> Iterator[VariableTracker]:
-        """The innermost mode, which does not see what its own method calls."""
+        """The innermost mode, taken off the stack while its own method runs."""
         modes = self.stack.modes
         mode = modes.pop()
         try:
@@ -294,7 +294,7 @@ class _Probe(torch.Tensor):
 
 
 class _Refusing(torch.Tensor):
-    """Tells what becomes of a TypeError."""
+    """Raises a TypeError of its own."""
 
     @classmethod
     def __torch_function__(cls, func: object, classes: object, args: object = (), kwargs: object = None) -> Any:
@@ -623,7 +623,7 @@ def exit_device(tx: Frame, self: VariableTracker, *exc: VariableTracker) -> Vari
 
 
 def _returns(function: Callable[[], Any]) -> None:
-    """A cached function without arguments: what it returned first is what it always returns."""
+    """Model a cached function without arguments, which always returns the same object."""
     HANDLERS[function] = lambda tx: tx.tr.wrap(function(), tx.tr.constant_source(function()))
 
 

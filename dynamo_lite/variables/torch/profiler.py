@@ -187,7 +187,7 @@ _CALLBACKS = "run_callbacks_on_exit"
 
 @builtin(record_function.__enter__)
 def record_enter(tx: Frame, self: VariableTracker) -> VariableTracker:
-    """A profiler sees the graph, not what it was made of. Should the block be left after a break, there is nothing to end."""
+    """A profiler sees the graph, not the calls in it. If the block is left after a break, there is nothing to end."""
     self.tp_setattro(tx, _CALLBACKS, FALSE)
     return self
 

@@ -26,7 +26,7 @@ from dynamo_lite.graph.core.autograd import is_kept
 from dynamo_lite.graph.core.functional import with_data
 from dynamo_lite.graph.core.meta import LiveMeta
 from dynamo_lite.graph.core.storages import advance_version, version_of, versions
-from dynamo_lite.graph.core.values import SymValue, TensorValue, requires_grad
+from dynamo_lite.graph.core.values import TensorValue, requires_grad
 from dynamo_lite.graph.inputs.buffers import ask, truth
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.graph.passes.leaves import as_leaf, is_unused
@@ -67,7 +67,7 @@ _ABSENT = object()
 
 
 class TensorVariable(VariableTracker):
-    """A tensor or parameter (`cls`). `proxy` is its graph value, `attributes` what the traced code stored on it."""
+    """A tensor or parameter (`cls`). `proxy` is its graph value, `attributes` are the attributes that the traced code has set."""
 
     cls: type = torch.Tensor
     is_user_made = True  # `__len__` tells overrides that it is called
@@ -268,7 +268,7 @@ class TensorVariable(VariableTracker):
         self.emit_update(cg)
 
     def _emit_version(self, cg: Codegen) -> None:
-        """What stands for the tensor since an assignment has been changed in place so many times."""
+        """Advance the version counter by the changes in place since the assignment."""
         try:
             leaf = cg.tr.graph.passes.leaves.made.get(self.proxy)
             n = versions(cg.tr.graph, (*self.replaced.nodes, *(() if leaf is None else leaf.nodes)))
@@ -307,7 +307,7 @@ class TensorVariable(VariableTracker):
 
 
 class TensorData(NamedTuple):
-    """The last assignment to the `data` of a tensor: `data` is what it got; the `nodes` make what stands for the tensor after each
+    """The last assignment to the `data` of a tensor: `data` is the assigned tensor; the `nodes` make the values of the tensor after each
     assignment."""
 
     data: TensorVariable
@@ -329,7 +329,7 @@ def torchs_slots(vt: TensorVariable) -> type[TensorVariable]:
 
 
 def is_operand(vt: VariableTracker) -> bool:
-    """True for what a tensor operator accepts on its other side: tensors and numbers. Anything else has its own say."""
+    """Whether a tensor operator accepts an object as its other operand: tensors and numbers. The methods of other objects are asked."""
     if isinstance(vt, TensorVariable):
         return True
     return issubclass(vt.python_type(), _NUMBERS)
@@ -399,7 +399,7 @@ _attributes: dict[tuple[type, str], Any] = {}
 
 
 def class_attribute(cls: type, name: str) -> Any:
-    """The raw class attribute of a tensor class. What torch's own classes have doesn't change, so it is remembered and not guarded."""
+    """The raw class attribute of a tensor class. Attributes of torch's own classes don't change: they are cached and not guarded."""
     found = _attributes.get((cls, name))
     if found is None:
         found = next((dict_of(base)[name] for base in mro_of(cls) if name in dict_of(base)), _ABSENT)
@@ -661,7 +661,7 @@ def _is_of_another_kind(mine: TensorMeta, other: TensorMeta) -> bool:
 
 
 def _become(tx: Frame, self: TensorVariable, value: TensorVariable) -> None:
-    """A leaf of which nothing made from here on has gradients yet is another one: that of other data."""
+    """Assignment of other data to a leaf whose gradients nothing uses yet: from here on it is a new leaf with that data."""
     graph = tx.tr.graph
     before = _original(self)
     data = graph.call(tx, "call_method", "detach", [value])
@@ -686,7 +686,7 @@ def _is_described(vt: TensorVariable) -> bool:
 
 
 def _check_replaceable(tx: Frame, self: TensorVariable, other: TensorMeta) -> None:
-    """An operator that keeps a tensor for its gradient finds in it what was assigned since: the graph has to end before."""
+    """Break before an assignment to a tensor that an operator has saved for its gradient: it would find the new data in it."""
     graph, mine = tx.tr.graph, self.proxy.meta
     if graph.scope is not None and (self.source is not None or mine.requires_grad):
         unsupported("tensor-attribute", "assignment to the data of a tensor from outside of a body")
@@ -727,7 +727,7 @@ SETTERS.update(grad=_set_grad, requires_grad=_set_requires_grad, data=_set_data)
 
 
 def _attribute_by_name(name: str) -> tuple[Any, Any]:
-    """Getter and setter for those who have the descriptor in hand."""
+    """Getter and setter of a descriptor that the program calls itself."""
     return (
         lambda tx, tensor: tensor.tp_getattro(tx, name),
         lambda tx, tensor, value: tensor.tp_setattro(tx, name, value),
@@ -762,7 +762,7 @@ def pack_tensor(packing: Packing, vt: TensorVariable) -> Any:
 class ValueVariable(VariableTracker):
     """A graph value as an argument of a node, whatever it is to the traced program."""
 
-    def __init__(self, proxy: TensorValue | SymValue) -> None:
+    def __init__(self, proxy: Any) -> None:
         self.proxy = proxy
 
     def python_type(self) -> type:

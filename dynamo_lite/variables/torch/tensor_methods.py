@@ -31,7 +31,6 @@ from .data_checks import checked_truth
 from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape, torchs_slots
 
 if TYPE_CHECKING:
-    from dynamo_lite.graph.core.meta import TensorMeta
     from dynamo_lite.interp.frame import Frame
 
 T = torch.Tensor
@@ -103,7 +102,7 @@ def tensor_format(tx: Frame, self: TensorVariable, format_spec: VariableTracker)
     return torchs_slots(self).tp_repr(self, tx) if not spec.endswith("c") else unsupported("format", self.describe())
 
 
-_FROM_META: dict[str, Callable[[TensorMeta], Any]] = {
+_FROM_META: dict[str, Callable[[Any], Any]] = {
     "dim": lambda meta: meta.ndim,
     "ndimension": lambda meta: meta.ndim,
     "element_size": lambda meta: meta.dtype.itemsize,
@@ -222,14 +221,14 @@ for _name, _slot in {"__len__": "mp_length", "__iter__": "tp_iter", "__hash__": 
 for _name, _slot in {"__contains__": "sq_contains", "__getitem__": "mp_subscript"}.items():
     HANDLERS[getattr(T, _name)] = lambda tx, self, key, *, slot=_slot: getattr(torchs_slots(self), slot)(self, tx, key)
 HANDLERS[T.__setitem__] = lambda tx, self, key, value: torchs_slots(self).mp_ass_subscript(self, tx, key, value)
-for _slot, _names in {
+for _number_slot, _names in {
     TensorVariable.nb_bool: "__bool__ __nonzero__ is_nonzero",
     TensorVariable.nb_int: "__int__ __long__",
     TensorVariable.nb_index: "__index__",
     TensorVariable.nb_float: "__float__",
 }.items():
     for _name in _names.split():
-        HANDLERS[getattr(T, _name)] = lambda tx, self, *, slot=_slot: slot(self, tx)
+        HANDLERS[getattr(T, _name)] = lambda tx, self, *, slot=_number_slot: slot(self, tx)
 HANDLERS[torch.is_nonzero] = HANDLERS[T.is_nonzero]
 
 

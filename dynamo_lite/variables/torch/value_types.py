@@ -175,8 +175,8 @@ def new_size(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None =
 def with_named_size(
     args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> tuple[list[VariableTracker], dict[str, VariableTracker]]:
-    """The arguments of a legacy constructor, with a size in the place of the data named as what it is. In the graph it is a tuple,
-    which would be taken for data."""
+    """The arguments of a legacy constructor, with a `torch.Size` passed as `size=`. In the graph it is a tuple, which would be taken
+    for data."""
     if len(args) == 1 and isinstance(args[0], SizeVariable):
         return [], {"size": args[0], **kwargs}
     return args, kwargs

@@ -1,9 +1,9 @@
 """Backward passes of the traced code through calls of modules that have backward hooks.
 
-Input: what is differentiated, and the leaves. Output: nodes for the stages of the pass; between them, the hooks are followed as calls
-that the traced code makes.
-Invariant: a hook is called when autograd would call it, with the gradients that have arrived by then; leaves that nothing more can
-come to have their gradients by then.
+Input: the tensors that are differentiated, and the leaves. Output: nodes for the stages of the pass; between them, the hooks are followed
+as calls that the traced code makes.
+Invariant: a hook is called when autograd would call it, with the gradients that have arrived by then; leaves whose gradient
+is complete have it by then.
 Mirrors `torch/utils/hooks.py`.
 """
 
@@ -238,7 +238,7 @@ def replaced_gradient(tx: Frame, hook: VariableTracker, gradient: VariableTracke
 
 
 def check_like(grad: Any, given: VariableTracker) -> None:
-    """Break before what autograd refuses in the place of a gradient."""
+    """Break for a value that autograd refuses as a gradient."""
     if grad is None or type(given) not in (TensorVariable, FakeTensorVariable):
         unsupported(SLUG, "a backward hook that returns a gradient for none, or something else")
     old, new = grad.proxy.meta, given.proxy.meta

@@ -111,7 +111,7 @@ class FollowedHandleVariable(HookHandleVariable):
         self.removed = True
 
     def leave(self) -> None:
-        """A gradient from outside is to come by: the hook has to be registered there."""
+        """A gradient from outside of the graph will reach the tensor: the hook has to be registered outside as well."""
         if not self.removed:
             self.error.break_step = self.step
             leave_before(self.tr, self.tensor, self.error)
@@ -238,7 +238,7 @@ def _to_be_followed(tx: Frame, tensor: TensorVariable, hook: VariableTracker, er
 
 @whole
 def _in_graph(tx: Frame, tensor: TensorVariable, hook: VariableTracker) -> VariableTracker:
-    """One node: the tensor, the hook's body, and what that uses."""
+    """One node, of the tensor, the hook's body, and the values from outside that the body uses."""
     graph = tx.tr.graph
     if graph.scope is not None:
         unsupported(SLUG, "a hook in the body of a higher-order operator")

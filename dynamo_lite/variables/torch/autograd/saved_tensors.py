@@ -109,7 +109,7 @@ class HookedRegion:
     # -- the end of the block
 
     def end(self, tx: Frame) -> None:
-        """Follow the hooks for what the block's operators save."""
+        """Follow the hooks for the tensors that the block's operators save."""
         graph = tx.tr.graph
         end = graph.add_call(tx, pop_hooks, ())
         self.is_open = False
@@ -133,7 +133,7 @@ class HookedRegion:
         self.check(tx.tr)
 
     def _refuse_bodies(self, end: Node) -> None:
-        """Operators with bodies save what these need in ways of their own."""
+        """Refuse operators with bodies, which save tensors in other ways."""
         node = self.begin.next
         while node is not end:
             is_body = node.op == "get_attr" and not all(user.target is push_hooks for user in node.users)
@@ -170,7 +170,7 @@ class HookedRegion:
     def _follow(
         self, tx: Frame, tensor: object, meta: Any, outer: TensorValue | None
     ) -> tuple[CapturedBody, CapturedBody]:
-        """`pack` of one tensor, and `unpack` of what it returns. A tensor from outside is given as the object that it is."""
+        """The bodies of `pack` for one tensor and of `unpack` for its result. A tensor from outside is passed as the same object."""
         graph = tx.tr.graph
         pack, unpack = self.hooks
         if not isinstance(tensor, torch._subclasses.FakeTensor):
@@ -242,7 +242,7 @@ def _known(number: int, outer: object, tensor: Any, lifted: list[Any]) -> tuple[
 
 
 def reachable(roots: Any, with_outside: bool = False) -> list[VariableTracker]:
-    """The objects that lead on from these: those that the traced code has made or changed, or all that were looked at."""
+    """The objects reachable from these: only objects that the traced code has made or changed, or (`with_outside`) all known ones."""
     found: dict[int, Any] = {}
     pending = list(roots)
     while pending:

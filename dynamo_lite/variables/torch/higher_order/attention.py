@@ -2,8 +2,8 @@
 
 Input: calls of the operator to which `torch.nn.attention.flex_attention` leads; the arguments of a scaled dot product attention for which
 the program asks whether a kernel takes them. Output: one node with the two functions as bodies; answers that are constants.
-Invariant: what the functions use from outside is passed beside them, in the order in which they take it. An answer about kernels is
-that of torch for the same metadata and settings.
+Invariant: values from outside that the functions use are further arguments of the node, in the order of the functions' inputs. An answer
+about kernels is that of torch for the same metadata and settings.
 Mirrors `torch/_higher_order_ops/flex_attention.py`, `torch/csrc/Module.cpp` (`_SDPAParams`).
 """
 

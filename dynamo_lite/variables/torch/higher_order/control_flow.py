@@ -149,7 +149,9 @@ def _is_tensor_like(one: object, other: object) -> bool:
     return isinstance(one, torch.Tensor) and _same_metadata(one, other)
 
 
-def _merged(tx: Frame, pred: VariableTracker, modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
+def _merged(
+    tx: Frame, pred: TensorVariable | SymNodeVariable, modules: list[GraphModule], lifted: list[Any]
+) -> list[Any]:
     """Fakes of the results where numbers or sizes depend on which branch runs."""
     known, *values = _host(tx, [pred.proxy, *lifted])
     return _ask_operator(tx, cond_op, [known, *modules, tuple(values)])

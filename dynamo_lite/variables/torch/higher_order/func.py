@@ -1,7 +1,7 @@
 """Function transforms: `torch.func`.
 
-Input: calls of `vmap`, `grad`, `jvp`, `vjp`, `jacrev`, `jacfwd`, or of what they return. Output: one graph node each, a call of one of
-`graph.core.functional`'s functions with the transformed function as its body.
+Input: calls of `vmap`, `grad`, `jvp`, `vjp`, `jacrev`, `jacfwd`, or of the functions that these return. Output: one graph node each, a
+call of one of `graph.core.functional`'s functions with the transformed function as its body.
 Invariant: that of `variables.torch.body`.
 Mirrors `torch/_functorch/apis.py`, `eager_transforms.py` and `vmap.py`.
 """
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _FUNCTION_TYPE = type(lambda: None)
 Call = Callable[..., VariableTracker]
-"""call(tx, transformed function, args, kwargs): what calling the result of a transform does."""
+"""call(tx, transformed function, args, kwargs): the model of a call of a transform's result."""
 
 
 class TransformedVariable(VariableTracker):
@@ -121,7 +121,7 @@ def _option(vt: VariableTracker, name: str) -> Any:
 
 
 def _transform(function: Callable[..., Any]) -> Callable[[Call], Call]:
-    """Register what calling the result of a transform does."""
+    """Register the model of calls of a transform's result."""
 
     def decorate(call: Call) -> Call:
         def make(tx: Frame, *args: Any, **kwargs: Any) -> VariableTracker:
@@ -286,7 +286,7 @@ def _main_and_aux(tx: Frame, captured: CapturedBody, has_aux: bool) -> tuple[int
 
 
 def _gradient(with_value: bool) -> Call:
-    """What calling the result of `grad` or `grad_and_value` does."""
+    """The model of calls of the result of `grad` or `grad_and_value`."""
 
     def call(tx: Frame, transformed: TransformedVariable, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         made = transformed.derivative(tx, args, kwargs)
@@ -307,7 +307,7 @@ call_grad_and_value = _transform(torch.func.grad_and_value)(_gradient(True))
 
 
 def _jacobian(mode: str, kind: str, *names: str) -> Call:
-    """What calling the result of `jacrev` or `jacfwd` does; `names` are their options beside those of all transforms."""
+    """The model of calls of the result of `jacrev` or `jacfwd`; `names` are the options that only one of them has."""
 
     def call(tx: Frame, transformed: TransformedVariable, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         options = {name: transformed.option(name, 1000, None) for name in names if name in transformed.kwargs}

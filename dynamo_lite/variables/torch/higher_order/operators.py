@@ -114,7 +114,7 @@ def call_custom_function(tx: Frame, autograd_function: object, *args: Any, **kwa
 
 
 def _without_gradients(name: str, *values: Any) -> None:
-    """Refuse a call whose results would raise in a backward pass: run as it is, it says so there."""
+    """Break for a call whose results raise in a backward pass, so that the operator itself raises there."""
     tensors = [v.proxy for v in values if isinstance(v, TensorVariable)]
     if torch.is_grad_enabled() and needs_grad(tensors):
         unsupported(WITHOUT_MODEL, f"{name} of tensors that require gradients, of which it has none")

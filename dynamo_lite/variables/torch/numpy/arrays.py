@@ -1,8 +1,8 @@
 """Arrays of numpy as values of the graph.
 
 Input: values of the graph, layouts. Output: `ArrayVariable`, `FlagsVariable`.
-Invariant: an array has a tensor of the graph with the same memory; its strides and flags are those that numpy's array would have. What
-has to be computed is not here: `calls` gives arrays their operators, `numpy_indexing` their items.
+Invariant: an array has a tensor of the graph with the same memory; its strides and flags are those that numpy's array would have.
+Their operators are in `calls`, their subscripts in `numpy_indexing`.
 Mirrors `numpy/_core/src/multiarray/arrayobject.c` and `getset.c`.
 """
 
@@ -177,7 +177,7 @@ def owns_data(array: Any) -> bool:
     return array.flags.owndata
 
 
-def _refused(what: str) -> Callable[..., Any]:
+def _refused(what: str) -> Any:
     """A slot that breaks the graph."""
     return lambda self, tx, *args: unsupported("numpy", what)
 

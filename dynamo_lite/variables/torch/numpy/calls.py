@@ -1,9 +1,9 @@
-"""Calls of numpy on arrays: what numpy says that they return, and what torch makes of them.
+"""Calls of numpy on arrays: the kind of numpy's result, and the node that computes it with torch.
 
-Input: a function of numpy's, trackers. Output: nodes that call `torch._numpy`, `ArrayVariable`s; a break for what that does not have or
+Input: a function of numpy's, trackers. Output: nodes that call `torch._numpy`, `ArrayVariable`s; a break for functions that it lacks or
 computes otherwise.
-Invariant: what kind of result a call has (array or scalar, dtype, shape, layout, whose memory) is asked of numpy itself, with samples of
-the arguments' metadata; where torch gives another, the call is a break.
+Invariant: numpy itself, called with samples of the arguments' metadata, tells the kind of the result (array or scalar, dtype, shape,
+layout, owner of the memory); a call for which torch has another is a break.
 Mirrors `numpy/_core/src/umath` and `torch/_numpy`.
 """
 
@@ -71,7 +71,7 @@ class NumpyCall:
         return result
 
     def is_changed(self, vt: ArrayVariable) -> bool:
-        """Whether numpy has changed what stands for an array."""
+        """Whether numpy has changed the sample of an array."""
         return self.samples[id(vt)][1].tobytes() != _sample_of(vt).tobytes()
 
     def _ask(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -282,8 +282,8 @@ def _are_alike(v: object, w: object) -> bool:
 
 
 def _simpler(tx: Frame, error: Unsupported, args: list[VariableTracker]) -> list[VariableTracker] | None:
-    """Arguments that `torch._numpy` takes where it refuses the given ones, None if there are none: arrays in the place of sequences of
-    arrays, constants for numbers that vary."""
+    """Arguments that `torch._numpy` takes instead of the given ones (arrays for sequences of arrays, constants for numbers that vary), or
+    None."""
     if error.slug not in _RETRIED:
         return None
     if any(isinstance(vt, ListVariable | TupleVariable) and holds_array(vt) for vt in args):

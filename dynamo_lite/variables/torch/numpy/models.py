@@ -201,7 +201,7 @@ def _folded(
 
 
 def _call_on_tensors(tx: Frame, real: Any, args: list[VariableTracker], kwargs: dict[str, Any]) -> VariableTracker:
-    """numpy asks a tensor for an array; what a ufunc has computed, the tensor makes a tensor of."""
+    """numpy makes an array of each tensor; the result of a ufunc becomes a tensor again (`Tensor.__array_wrap__`)."""
     implementation = getattr(real, "_implementation", None)
     if isinstance(implementation, types.FunctionType):
         return tx.call(tx.tr.build_constant_object(implementation), args, kwargs)
