@@ -89,7 +89,7 @@ def call_with_autocast(
 
 @operator_model("dynamo_bypassing_wrapper", FOLLOWED, "the wrapper, which is followed as well, breaks the graph")
 def bypassing_wrapper(
-    tx: Frame, wrapper_fn_or_key: object, inner_fn: object, *args: Any, **kwargs: Any
+    tx: Frame, wrapper_fn_or_key: VariableTracker, inner_fn: VariableTracker, *args: Any, **kwargs: Any
 ) -> VariableTracker:
     """The wrapper is followed as well: where only the function is captured, it gets the tensors that the function uses from outside as
     further arguments."""
