@@ -542,6 +542,11 @@ class Unsupported(TorchDynamoException):
         self.user_stack: UserStack = ()
         self.break_step: int | None = None  # of the analysis: where to break because of this, if the raiser knows
 
+    def at(self, step: int | None, user_stack: UserStack = ()) -> Unsupported:
+        """The same break, at a step of the analysis that lies before."""
+        self.break_step, self.user_stack = step, user_stack
+        return self
+
     @property
     def number(self) -> int:
         return self.kind.number

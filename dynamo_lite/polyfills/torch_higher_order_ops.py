@@ -13,13 +13,15 @@ from typing import Any
 Function = Callable[..., Any]
 
 
-def call_within(context: AbstractContextManager[Any], function: Function, args: Any, kwargs: Any) -> Any:
+def call_within(context: AbstractContextManager[Any], function: Function, /, *args: Any, **kwargs: Any) -> Any:
     """`wrap_with_autocast`"""
     with context:
         return function(*args, **kwargs)
 
 
-def call_with_setting(read: Function, write: Function, wanted: Any, function: Function, args: Any, kwargs: Any) -> Any:
+def call_with_setting(
+    read: Function, write: Function, wanted: Any, function: Function, /, *args: Any, **kwargs: Any
+) -> Any:
     """`wrap_with_set_grad_enabled`: a function that raises leaves the setting as it is."""
     before = read()
     write(wanted)

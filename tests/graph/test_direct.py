@@ -1,10 +1,14 @@
 """Operators on symbolic sizes: the metadata of torch's rules, and the same guards and errors."""
 
+import inspect
+import types
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import dynamo_lite
+from dynamo_lite.graph.shapes.captured_calls import CALLS
 from dynamo_lite.record import log
 from dynamo_lite.testing import differences
 
@@ -239,7 +243,7 @@ def test_as_torch_says(name, monkeypatch):
     with_calls, guards = metadata(fn, *args)
     monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.outcome", None)
     with_rules, rule_guards = metadata(fn, *args)
-    monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.RULES", {})
+    monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.ATEN_RULES", {})
     theirs, their_guards = metadata(fn, *args)
     assert with_rules == theirs
     assert with_calls == theirs
@@ -294,8 +298,31 @@ def test_without_gradients(name, monkeypatch):
     with torch.no_grad():
         mine = metadata(fn, *args)
         monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.outcome", None)
-        monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.RULES", {})
+        monkeypatch.setattr("dynamo_lite.graph.shapes.symbols.ATEN_RULES", {})
         assert mine == metadata(fn, *args)
+
+
+PYTHON_FUNCTIONS = [
+    f for f in CALLS if isinstance(f, types.FunctionType) and "args" not in inspect.signature(f).parameters
+]
+
+
+@pytest.mark.parametrize("function", PYTHON_FUNCTIONS, ids=lambda f: f.__name__)
+def test_rules_have_the_parameters_of_the_functions(function):
+    names, known = CALLS[function].names, list(inspect.signature(function).parameters)
+    assert names[: len(known)] == known[: len(names)]
+
+
+def test_a_form_holds_only_for_the_defaults_that_the_rule_does_not_take():
+    x, weight = image(3, 4, 5), torch.randn(6, 5)
+    ids = torch.tensor([[1, 4], [2, 2], [0, 3]])
+    for options in ({}, {"max_norm": None}, {"norm_type": 1.0}, {"padding_idx": 1}):
+        assert CALLS[F.embedding].takes(2, options)
+    assert not CALLS[F.embedding].takes(1, {})
+    assert not CALLS[F.embedding].takes(2, {"weight": weight})
+    same = metadata(lambda ids: F.embedding(ids, weight), ids)
+    assert metadata(lambda ids: F.embedding(ids, weight.clone(), max_norm=1.0), ids)[0][-1] == same[0][-1]
+    assert metadata(lambda x: F.softmax(x, 1, dtype=torch.float64), x)[0][-1][1] is torch.float64
 
 
 def test_a_kernel_that_is_too_large():

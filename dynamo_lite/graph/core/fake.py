@@ -76,9 +76,9 @@ class PropagationMode(FakeTensorMode):
         self.enter_stack: list[Any] = []
         self.shape_env = shape_env
         self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
-        self.direct_rules: Any = None  # those of `direct_rules`, and
-        self.direct_outcome: Any = None  # of `call_rules`,
-        self.extents: Any = None  # `Extents`, once there are symbols
+        self.aten_rules: Any = None  # `shapes.rule_table.ATEN_RULES`,
+        self.direct_outcome: Any = None  # `shapes.captured_calls.outcome` and
+        self.size_algebra: Any = None  # `SizeAlgebra`, once there are symbols
         self.items_read = 0  # how often an operator has asked for the data of a tensor
         self.is_random = False  # whether an operator has drawn random numbers
         self.misled: str | None = None  # why compilers, which go by the rules for fake tensors, would be wrong
@@ -105,10 +105,10 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), 
     if func is _ITEM:
         self.items_read += 1
     _note(self, func, args, kwargs)
-    if self.direct_rules is not None and not kwargs:
-        rule = self.direct_rules.get(func)
+    if self.aten_rules is not None and not kwargs:
+        rule = self.aten_rules.get(func)
         if rule is not None and type(args[0]) is FakeTensor:  # a wrapper comes here before its class has been asked
-            result = rule(self.extents, *args)
+            result = rule(self.size_algebra, *args)
             if result is not None:
                 return result
     return _as_declared(self, func, args, kwargs, self.dispatch(func, classes, args, kwargs or {}))
@@ -218,11 +218,11 @@ class Propagator:
 
     def _inner_symbolic(self, meta: Any, fake: FakeTensor) -> FakeTensor:
         """`_inner_fake` for a leaf with symbolic sizes."""
-        extents = self.mode.extents
+        algebra = self.mode.size_algebra
         with self.mode, without_compiler, torch.enable_grad(), self.dispatcher():
-            if not meta.interned or extents.is_without_gaps(fake):
+            if not meta.interned or algebra.is_without_gaps(fake):
                 return fake.clone()
-            span = extents.span(meta.shape, meta.stride, meta.offset)
+            span = algebra.span(meta.shape, meta.stride, meta.offset)
             leaf = torch.empty(span, dtype=meta.dtype, device=meta.device, requires_grad=True)
             return leaf.clone().as_strided(meta.shape, meta.stride, meta.offset)
 
@@ -310,7 +310,7 @@ class Propagator:
             return None
         try:
             with without_compiler:
-                return find(self.mode, op, target, args, kwargs, tensors, values)
+                return find(self.mode, target, args, kwargs, tensors, values)
         except Exception as error:
             _refuse(target, error)
 

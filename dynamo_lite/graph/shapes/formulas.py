@@ -1,7 +1,7 @@
-"""Functions of which guards on sizes are made, each from plain data: another process makes the same one of the same data.
+"""Functions that guards on sizes call, each made from plain data: another process makes the same function from the same data.
 
-Input: the name of a method of tensors; the text of a condition. Output: a function; `recipe_of` tells what it was made of.
-Invariant: apart from these functions guards on sizes hold nothing of the process.
+Input: the name of a method of tensors; the text of a condition. Output: a function; `recipe_of` returns the data that it was made from.
+Invariant: apart from these functions, guards on sizes refer to no object of the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _compiled(text: str) -> CodeType:
 
 @functools.cache
 def getter(method: str, dim: int) -> Callable[[Any], int]:
-    """`tensor.method(dim)`, a size or a stride, which no function mode or class of the program gets to know of; one function for each."""
+    """`tensor.method(dim)`, a size or a stride, without a call of a function mode or a tensor class; one function per method and dim."""
     part = {"size": 1, "stride": 2}[method]
 
     def get(tensor: object) -> int:
@@ -50,7 +50,7 @@ def formula(text: str, names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 def recipe_of(value: object) -> tuple[Any, ...] | None:
-    """The name in `MAKERS` of what has made this function, and what of; None for other functions."""
+    """The name in `MAKERS` of the maker of this function, and the maker's arguments; None for other functions."""
     return getattr(value, _RECIPE, None) if isinstance(value, FunctionType) else None
 
 

@@ -1,25 +1,42 @@
-"""A tensor of which there are only sizes, strides, a data type and a device.
+"""The metadata of a tensor: sizes, strides, data type and device.
 
-Input: a meta. Output: a `Sketch`, which rules over sizes (`direct_rules`) take in the place of a fake tensor, at a tenth of its cost.
-Invariant: it stands for a plain tensor on the CPU; relations to autograd are not its business.
+Input: a meta. Output: a `MetaTensor`, which shape rules take in the place of a fake tensor, at a tenth of its cost.
+Invariant: it stands for a plain tensor on the CPU; its relation to autograd is not known here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+if TYPE_CHECKING:
+    import sympy
 
-class Sketch:
-    """Stands in the place of a fake tensor. `base`: the sketch that this one is a view of."""
+    from .size_algebra import MemoryLayout
 
-    __slots__ = ("base", "device", "dtype", "extent", "offset", "origin", "shape", "strides")
+Size: TypeAlias = "int | torch.SymInt"
+"""A size, a stride or an offset."""
+
+Expr: TypeAlias = "int | sympy.Expr"
+"""A size as it is computed with."""
+
+
+class MetaTensor:
+    """Replaces a fake tensor in shape rules. `base`: the meta tensor that this one is a view of."""
+
+    __slots__ = ("base", "device", "dtype", "layout", "offset", "origin", "shape", "strides")
 
     def __init__(
-        self, shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype: Any, device: Any, base: Any = None
+        self,
+        shape: Sequence[Size],
+        strides: Sequence[Size],
+        offset: Size,
+        dtype: torch.dtype,
+        device: torch.device,
+        base: MetaTensor | None = None,
     ) -> None:
         self.shape = tuple(shape)
         self.strides = tuple(strides)
@@ -27,14 +44,14 @@ class Sketch:
         self.dtype = dtype
         self.device = device
         self.base = base
-        self.extent: Any = None  # once it is known
-        self.origin: Sketch | None = None  # that of the meta
+        self.layout: MemoryLayout | None = None  # once it is known
+        self.origin: MetaTensor | None = None  # the meta tensor of the meta
 
-    def stride(self) -> tuple[Any, ...]:
+    def stride(self) -> tuple[Size, ...]:
         """As of a tensor."""
         return self.strides
 
-    def storage_offset(self) -> Any:
+    def storage_offset(self) -> Size:
         """As of a tensor."""
         return self.offset
 
@@ -47,14 +64,8 @@ class Sketch:
         return any(type(n) is not int for n in (*self.shape, *self.strides))
 
 
-def sketch_of(meta: Any) -> Sketch | None:
-    """The sketch of an interned meta, for one argument; None for one on another device."""
-    if meta.device.type != "cpu":
-        return None
-    sketch = Sketch(meta.shape, meta.stride, meta.offset, meta.dtype, meta.device)
-    if meta.live:
-        sketch.origin = meta.now()
-    return sketch
+Operand: TypeAlias = "MetaTensor | FakeTensor"
+"""A tensor as rules take it: a meta tensor of a captured call, a fake tensor of an ATen operator."""
 
 
 def is_symbolic(*tensors: Any) -> bool:
@@ -66,7 +77,7 @@ def is_symbolic(*tensors: Any) -> bool:
                 return False
             if t.is_conj() or t.is_neg() or t.is_quantized:
                 return False
-        elif type(t) is not Sketch:
+        elif type(t) is not MetaTensor:
             return False
         found = found or t._has_symbolic_sizes_strides
     return found

@@ -1,8 +1,8 @@
-"""Assertions of what the trace took for granted about numbers that only the graph knows.
+"""Assertions of the conditions that the trace assumed about numbers which only the graph computes (unbacked symbols).
 
-Input: a builder with all its operators, before dead ones are removed. Output: nodes that raise where such a fact does not hold.
-Invariant: an assertion stands right behind the numbers that it is about: no operator that rests on it comes before it. Facts about
-numbers of the inputs are guards.
+Input: a builder with all its operators, before dead ones are removed. Output: nodes that raise if such a condition does not hold.
+Invariant: an assertion stands directly behind the nodes of its numbers, before every operator that relies on it. Conditions on numbers of
+the inputs are guards.
 Mirrors `torch/fx/passes/runtime_assert.py`.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -27,11 +28,13 @@ from dynamo_lite.graph.core.values import SymValue, TensorValue
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
 
+    from .symbols import Symbols
+
 _UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 _set_meta = torch._C._NodeBase.meta.__set__
 
 
-def add_runtime_asserts(builder: GraphBuilder, symbols: object) -> None:
+def add_runtime_asserts(builder: GraphBuilder, symbols: Symbols) -> None:
     """Add the nodes."""
     known = set(builder.graph.nodes)
     with without_compiler:
@@ -43,8 +46,8 @@ def add_runtime_asserts(builder: GraphBuilder, symbols: object) -> None:
             _set_meta(node, NodeMeta(builder.propagator))
 
 
-def _facts(symbols: Any, made_at: dict[Any, _Place]) -> list[Any]:
-    """The conditions on numbers that the graph makes: how far their ranges were narrowed, and what operators and the program assumed."""
+def _facts(symbols: Symbols, made_at: dict[Any, _Place]) -> list[Any]:
+    """The conditions on numbers that the graph computes: the ends of narrowed ranges, and assumptions of operators and of the program."""
     facts: dict[Any, None] = {}
     env = symbols.env
     for symbol in made_at:
@@ -64,7 +67,7 @@ class _Nodes(PythonReferenceAnalysis):
     """The functions of an expression, as calls in the graph."""
 
     @staticmethod
-    def _call(function: Any, *args: Any) -> Any:
+    def _call(function: Callable[..., Any], *args: Any) -> Any:
         if not any(isinstance(a, Proxy) for a in args):
             return function(*args)
         tracer = next(a.tracer for a in args if isinstance(a, Proxy))
@@ -97,8 +100,8 @@ class _Place:
         self.dim = dim
 
 
-def _places(builder: GraphBuilder, symbols: Any) -> dict[Any, _Place]:
-    """The symbols that nodes of the graph make. Numbers may have become known since: what counts is what they were made as."""
+def _places(builder: GraphBuilder, symbols: Symbols) -> dict[Any, _Place]:
+    """The symbols that nodes of the graph have made, with the node; a symbol counts even if its number is known by now."""
     found: dict[Any, _Place] = {}
     inputs = symbols.inputs
     for position, node in enumerate(builder.graph.nodes):
@@ -119,7 +122,7 @@ def _places(builder: GraphBuilder, symbols: Any) -> dict[Any, _Place]:
 
 
 class _Writer:
-    def __init__(self, builder: GraphBuilder, symbols: Any) -> None:
+    def __init__(self, builder: GraphBuilder, symbols: Symbols) -> None:
         self.builder = builder
         self.inputs = symbols.inputs
         self.graph = builder.graph
@@ -127,7 +130,7 @@ class _Writer:
         self.made_at = _places(builder, symbols)
         self.sizes: dict[Any, Node] = {}
 
-    def add(self, fact: Any) -> None:
+    def add(self, fact: sympy.Basic) -> None:
         """Write a condition and its assertion behind the last of its numbers."""
         made = sorted(fact.free_symbols & self.made_at.keys(), key=lambda s: self.made_at[s].position)
         inputs = fact.free_symbols - set(made)
@@ -141,7 +144,7 @@ class _Writer:
                 text = f"{fact} does not hold, on which the compiled program rests"
                 self.graph.call_function(torch.ops.aten._assert_scalar.default, (holds.node, text))
 
-    def _number(self, symbol: Any) -> Node:
+    def _number(self, symbol: sympy.Symbol) -> Node:
         place = self.made_at[symbol]
         if place.dim is None:
             return place.node

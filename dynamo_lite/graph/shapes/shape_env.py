@@ -1,9 +1,9 @@
 """torch's `ShapeEnv`, as one trace needs it.
 
-Input: expressions over the sizes and ints of the inputs. Output: what torch's own would answer, with the same guards.
-Invariant: what is answered here without torch's algebra is what that comes to: comparisons of one symbol with a number.
+Input: expressions over the sizes and ints of the inputs. Output: the answers of torch's own, with the same guards.
+Invariant: comparisons of one symbol with a number are answered here without torch's algebra, and have the same answer.
 
-Facts know the user's line, not the Python stack; reasoning ends where it becomes endless (`symbolic_budget`).
+A guard has the user's line as its place, not a Python stack; `symbolic_budget` ends reasoning that takes too long.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log.setLevel(logging.ERROR)  # torch warns of each question that raises
 
 
 class IntNode(SymNode):
-    """The node of a symbolic int. C++ asks for the first two whenever such a number passes from Python, often several times."""
+    """The node of a symbolic int. C++ calls the first two methods whenever such a number comes from Python, often several times."""
 
     _seen: tuple[int, Any, int | None] = (
         -1,

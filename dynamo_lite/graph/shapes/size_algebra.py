@@ -1,7 +1,8 @@
-"""Sizes and strides as expressions, compared without a question to the algebra.
+"""Sizes and strides as sympy expressions, compared without torch's reasoning about them.
 
-Input: fake tensors, or sketches of them, with symbolic sizes. Output: how they lie in memory, and new ones with given sizes.
-Invariant: what is not seen at once, expression by expression, is unknown; a guard makes it known only where a docstring says "a fact".
+Input: fake tensors or meta tensors with symbolic sizes. Output: their layouts in memory, and new tensors with given sizes.
+Invariant: two expressions are equal if they are the same expression or the same product; else the answer is "unknown". A method adds a
+guard only if its docstring says so.
 """
 
 from __future__ import annotations
@@ -9,20 +10,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import gcd, prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, in_kernel_invocation_manager
 from torch.utils._mode_utils import no_dispatch
 
-from .meta_tensor import Sketch
+from .meta_tensor import Expr, MetaTensor, Operand, Size
+
+if TYPE_CHECKING:
+    from torch.utils._sympy.functions import Max
+
+    from dynamo_lite.graph.core.fake import FakeTensorMode
+
+    from .shape_env import Env
 
 CONTIGUOUS, CHANNELS_LAST, DENSE = "contiguous", "channels last", "dense"
 
 
-class Extent(NamedTuple):
-    """A tensor's sizes, as they are and as expressions, its strides as expressions, and how it lies in memory: one of the names above
-    (DENSE: without gaps in another order), or None: in another way, or one that is not seen at once."""
+class MemoryLayout(NamedTuple):
+    """A tensor's sizes (as given, and as expressions), its strides as expressions, and the kind of its layout: one of the names above
+    (DENSE: without gaps, in another order), or None for any other layout and for an unknown one."""
 
     sizes: tuple[Any, ...]
     shape: tuple[Any, ...]
@@ -30,10 +38,20 @@ class Extent(NamedTuple):
     kind: str | None
 
 
-class Extents:
-    """The extents of one trace. `env` is its `ShapeEnv`, `maximum` torch's class of maxima (this module does not load the algebra)."""
+class NoRule(Exception):
+    """The shape rules do not say what an operator returns: torch's own rule has to be asked."""
 
-    def __init__(self, env: Any, maximum: Any) -> None:
+
+def require(condition: object) -> None:
+    """Raise `NoRule` unless a condition holds. For a symbolic condition that makes a guard."""
+    if not condition:
+        raise NoRule
+
+
+class SizeAlgebra:
+    """Computes with the sizes of one trace. `env` is its `ShapeEnv`, `maximum` torch's class of maxima (sympy is not imported here)."""
+
+    def __init__(self, env: Env, maximum: type[Max]) -> None:
         self.env = env
         self.maximum = maximum
         self.positive: set[Any] = set()  # expressions that are 1 or more
@@ -48,9 +66,9 @@ class Extents:
 
     # -- numbers
 
-    def expression(self, number: Any) -> Any:
+    def expression(self, number: Size) -> Any:
         """An int or a sympy expression; None if it depends on data or is no plain number."""
-        if type(number) is int:
+        if isinstance(number, int):
             return number
         expr = number.node.expr
         if expr.is_Integer:
@@ -62,11 +80,18 @@ class Extents:
         return expr if known else None
 
     def expressions(self, numbers: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The expressions of several numbers; None if one of them has none."""
+        """The expressions of several numbers; None if one of them depends on data."""
         found = tuple([self.expression(n) for n in numbers])
         return None if None in found else found
 
-    def is_positive(self, expr: Any) -> bool:
+    def require_known(self, numbers: Sequence[Size]) -> tuple[Any, ...]:
+        """The expressions of several numbers. Raises `NoRule` if one of them depends on data."""
+        found = self.expressions(numbers)
+        if found is None:
+            raise NoRule
+        return found
+
+    def is_positive(self, expr: Expr) -> bool:
         """Whether a number is known to be 1 or more."""
         if type(expr) is int:
             return expr >= 1
@@ -81,8 +106,8 @@ class Extents:
         self._unsettled[expr] = facts
         return False
 
-    def is_filled(self, tensor: Any) -> bool:
-        """Whether a tensor has elements: no size is 0, which is then a fact. False if that depends on data."""
+    def is_filled(self, tensor: Operand) -> bool:
+        """Whether a tensor has elements. If it has, a guard demands it. False if that depends on data."""
         shape = self.expressions(tensor.shape)
         if shape is None:
             return False
@@ -93,13 +118,13 @@ class Extents:
                 self.positive.add(expr)
         return True
 
-    def is_several(self, expr: Any) -> bool:
+    def is_several(self, expr: Expr) -> bool:
         """Whether a number is known to be 2 or more."""
         return expr >= 2 if type(expr) is int else bool(self.env.bound_sympy(expr).lower >= 2)
 
-    def number(self, expr: Any) -> Any:
+    def number(self, expr: Expr) -> Any:
         """The symbolic int for an expression; always the same one."""
-        if type(expr) is int:
+        if isinstance(expr, int):
             return expr
         number = self._numbers.get(expr)
         if number is None:
@@ -107,8 +132,8 @@ class Extents:
             self._numbers[expr] = number
         return number
 
-    def windows(self, size: Any, reach: int, step: int, pad: int) -> Any:
-        """How many windows that reach so far fit into a padded size. There has to be one: a guard if that is not certain."""
+    def windows(self, size: Size, reach: int, step: int, pad: int) -> Any:
+        """The number of windows over `reach` elements in a padded size. A guard demands that there is one, unless that is known."""
         key = self.expression(size), reach, step, pad
         count = self._windows.get(key)
         if count is None:
@@ -120,10 +145,10 @@ class Extents:
                 self.positive.add(self.expression(count))
         return count
 
-    def _settled(self, expr: Any) -> Any:
-        """A stride without the maxima that have become superfluous. torch writes `Max(1, e)` where it cannot prove that a size `e` is at
-        least 1, and expressions grow."""
-        if type(expr) is int or not expr.has(self.maximum):
+    def _settled(self, expr: Expr) -> Any:
+        """A stride without the maxima that are not needed any more. torch writes `Max(1, e)` where it cannot prove that a size `e` is at
+        least 1, and such expressions grow."""
+        if isinstance(expr, int) or not expr.has(self.maximum):
             return expr
         known = {
             m: m.args[1]
@@ -151,7 +176,7 @@ class Extents:
                 settled = False
             span = span * size if not settled else self.number(self.expression(span) * known)
         strides.reverse()
-        if settled:
+        if settled and shape is not None:
             self._contiguous[shape] = strides
         return strides
 
@@ -161,32 +186,30 @@ class Extents:
         _, channels, height, width = sizes
         return [channels * width * height, 1, channels * width, channels]
 
-    def of(self, tensor: Any) -> Extent | None:
-        """The extent of a tensor; None if its sizes depend on data."""
-        if type(tensor) is not Sketch:
-            return self._of(tensor)
+    def layout(self, tensor: Operand) -> MemoryLayout:
+        """The layout of a tensor. Raises `NoRule` if its sizes depend on data."""
+        if type(tensor) is not MetaTensor:
+            return self._layout(tensor)
         origin = tensor.origin or tensor
-        extent = origin.extent
-        if extent is None:
-            extent = self._of(origin)
-            if extent is not None and extent.kind is not None:
-                origin.extent = extent
-        return extent
+        layout = origin.layout
+        if layout is None:
+            layout = self._layout(origin)
+            if layout.kind is not None:
+                origin.layout = layout
+        return layout
 
-    def _of(self, tensor: Any) -> Extent | None:
+    def _layout(self, tensor: Operand) -> MemoryLayout:
         sizes = tuple(tensor.shape)
-        shape, strides = self.expressions(sizes), self.expressions(tensor.stride())
-        if shape is None or strides is None:
-            return None
-        strides = tuple(map(self._settled, strides))
+        shape = self.require_known(sizes)
+        strides = tuple(map(self._settled, self.require_known(tensor.stride())))
         kind = self._kinds.get((shape, strides))
         if kind is None:
             kind = self._kind(sizes, shape, strides)
             if kind is not None:
                 self._kinds[shape, strides] = kind
-        return Extent(sizes, shape, strides, kind)
+        return MemoryLayout(sizes, shape, strides, kind)
 
-    def _kind(self, sizes: Any, shape: tuple[Any, ...], strides: tuple[Any, ...]) -> str | None:
+    def _kind(self, sizes: Sequence[Size], shape: tuple[Any, ...], strides: tuple[Any, ...]) -> str | None:
         if self._is_same(self.expressions(self.contiguous(sizes)), strides):
             return CONTIGUOUS
         images = len(sizes) == 4 and 1 not in shape[1:] and 0 not in shape
@@ -204,33 +227,34 @@ class Extents:
             span = span * shape[dim]
         return DENSE
 
-    def is_contiguous(self, extent: Extent) -> bool | None:
-        """Whether a tensor without gaps is contiguous, where the strides of single elements say nothing; None if that is not seen."""
-        order = self.order(extent)
+    def is_contiguous(self, layout: MemoryLayout) -> bool | None:
+        """Whether a tensor without gaps is contiguous, apart from strides of dimensions of size 1; None if that is unknown."""
+        order = self.order(layout)
         if order is None or order == CONTIGUOUS:
-            return order and True
-        return False if all(n == 1 or self.is_several(n) for n in extent.shape) else None
+            return True if order else None
+        return False if all(n == 1 or self.is_several(n) for n in layout.shape) else None
 
-    def order(self, extent: Extent) -> str | None:
-        """The kind of a tensor but for its dimensions of size 1."""
-        if extent.kind is not None or 0 in extent.shape:
-            return extent.kind
-        kept = [d for d, n in enumerate(extent.shape) if n != 1]
-        shape, strides = [tuple([numbers[d] for d in kept]) for numbers in (extent.shape, extent.strides)]
-        return self._kind([extent.sizes[d] for d in kept], shape, strides)
+    def order(self, layout: MemoryLayout) -> str | None:
+        """The kind of a layout without the dimensions of size 1."""
+        if layout.kind is not None or 0 in layout.shape:
+            return layout.kind
+        kept = [d for d, n in enumerate(layout.shape) if n != 1]
+        shape, strides = [tuple([numbers[d] for d in kept]) for numbers in (layout.shape, layout.strides)]
+        return self._kind([layout.sizes[d] for d in kept], shape, strides)
 
-    def strides_of_view(self, extent: Extent, sizes: Sequence[Any]) -> list[Any] | None:
-        """The strides of a view of other sizes, as expressions; None if there can be none. No size is 0; what decides is a fact.
+    def strides_of_view(self, layout: MemoryLayout, sizes: Sequence[Any]) -> list[Any] | None:
+        """The strides, as expressions, of a view with other sizes, none of which is 0; None if no view has them. Adds guards.
 
-        As ATen does it (computeStride in TensorUtils.cpp): dimensions that follow one another in memory make a piece, which is cut anew.
+        The algorithm is ATen's (computeStride in TensorUtils.cpp): dimensions that follow one another in memory are one piece of memory,
+        which the new sizes divide anew.
         """
-        if extent.kind == CONTIGUOUS:
+        if layout.kind == CONTIGUOUS:
             strides = self.expressions(self.contiguous([self.number(n) for n in sizes]))
             return None if strides is None else list(strides)
         found: list[Any] = []
         left = list(sizes)
-        step, piece = extent.strides[-1], 1
-        for i, (size, stride) in enumerate(reversed([*zip(extent.shape, extent.strides, strict=True)])):
+        step, piece = layout.strides[-1], 1
+        for i, (size, stride) in enumerate(reversed([*zip(layout.shape, layout.strides, strict=True)])):
             if i == 0 or self._equal(size, 1) or self._equal(stride, piece * step):
                 piece = piece * size
                 continue
@@ -239,9 +263,9 @@ class Extents:
             step, piece = stride, size
         return found[::-1] if self._cut(piece, step, left, found) and not left else None
 
-    def _cut(self, piece: object, step: Any, left: list[Any], strides: list[Any]) -> bool:
-        """Cut a piece of memory, whose elements are a step apart, into the last sizes of those that are left: they get their strides, last
-        first. False if it can't be cut so."""
+    def _cut(self, piece: Expr, step: Expr, left: list[Any], strides: list[Any]) -> bool:
+        """Divide a piece of memory, whose elements are `step` apart, among the last of the sizes `left`, and append their strides, the
+        last one first. False if the sizes do not divide it."""
         span: Any = 1
         while left and (self._equal(left[-1], 1) or not self._equal(span, piece)):
             if self.divided([piece], [span, left[-1]]) is None and self.number(span) > self.number(piece):
@@ -250,25 +274,27 @@ class Extents:
             span = span * left.pop()
         return self._equal(span, piece)
 
-    def _equal(self, one: object, other: object) -> bool:
-        """Whether products are equal for the sizes at hand: a fact, if that is not seen."""
+    def _equal(self, one: Expr, other: Expr) -> bool:
+        """Whether two products are equal for the present sizes. Adds a guard unless the answer is known."""
         return self._is_same([one], [other]) or bool(self.number(one) == self.number(other))
 
     # -- tensors
 
-    def new(self, like: Any, sizes: Sequence[Any], strides: Sequence[Any], dtype: Any = None) -> Any:
-        """A new tensor on the device of another one: a sketch if that is one, else a fake tensor."""
+    def new(
+        self, like: Operand, sizes: Sequence[Size], strides: Sequence[Size], dtype: torch.dtype | None = None
+    ) -> Operand:
+        """A new tensor on the device of another one, and of its class."""
         dtype = dtype or like.dtype
-        if type(like) is Sketch:
-            return Sketch(sizes, strides, 0, dtype, like.device)
-        return self._made(like.fake_mode, self.count(sizes), sizes, strides, 0, dtype, like.fake_device)
+        if isinstance(like, MetaTensor):
+            return MetaTensor(sizes, strides, 0, dtype, like.device)
+        return self._fake(like.fake_mode, self.count(sizes), sizes, strides, 0, dtype, like.fake_device)
 
-    def made(self, mode: object, sketch: Sketch) -> FakeTensor:
-        """The fake tensor for a sketch."""
-        span = self.span(sketch.shape, sketch.strides, sketch.offset)
-        return self._made(mode, span, sketch.shape, sketch.strides, sketch.offset, sketch.dtype, sketch.device)
+    def fake(self, mode: FakeTensorMode, meta: MetaTensor) -> FakeTensor:
+        """The fake tensor for a meta tensor."""
+        span = self.span(meta.shape, meta.strides, meta.offset)
+        return self._fake(mode, span, meta.shape, meta.strides, meta.offset, meta.dtype, meta.device)
 
-    def span(self, sizes: Sequence[Any], strides: Sequence[Any], offset: object) -> Any:
+    def span(self, sizes: Sequence[Any], strides: Sequence[Any], offset: Size) -> Size:
         """The number of elements of memory that a tensor reaches."""
         numbers = [self.expression(n) for n in (*sizes, *strides, offset)]
         if None in numbers or 0 in numbers[: len(sizes)]:
@@ -277,30 +303,43 @@ class Extents:
         span = numbers[-1] + 1 + sum([(n - 1) * s for n, s in zip(shape, steps, strict=True)])
         return span if type(span) is int else self.number(span.expand())
 
-    def is_without_gaps(self, tensor: Any) -> bool:
-        """Whether a tensor is seen to begin where its memory begins, and to fill it."""
-        extent = self.of(tensor)
-        return extent is not None and extent.kind is not None and self.expression(tensor.storage_offset()) == 0
+    def is_without_gaps(self, tensor: Operand) -> bool:
+        """Whether a tensor is known to begin where its memory begins, and to fill it."""
+        try:
+            layout = self.layout(tensor)
+        except NoRule:
+            return False
+        return layout.kind is not None and self.expression(tensor.storage_offset()) == 0
 
     @staticmethod
-    def _made(mode: Any, count: Any, sizes: Any, strides: Any, offset: Any, dtype: Any, device: Any) -> FakeTensor:
+    def _fake(
+        mode: FakeTensorMode,
+        count: Size,
+        sizes: Sequence[Size],
+        strides: Sequence[Size],
+        offset: Size,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> FakeTensor:
         with in_kernel_invocation_manager(mode), no_dispatch():
             whole = torch.empty(count, dtype=dtype, device="meta")
             return FakeTensor(mode, whole.as_strided(tuple(sizes), tuple(strides), offset), device)
 
-    def new_contiguous(self, like: object, sizes: Sequence[Any], dtype: object = None) -> Any:
-        """A new contiguous one."""
+    def new_contiguous(self, like: Operand, sizes: Sequence[Size], dtype: torch.dtype | None = None) -> Operand:
+        """A new contiguous tensor on the device of another one."""
         return self.new(like, sizes, self.contiguous(sizes), dtype)
 
-    def new_alike(self, like: Any, extent: Extent, dtype: object = None) -> Any:
-        """A new one that lies in memory as another one of that extent does."""
-        return self.new(like, extent.sizes, like.stride(), dtype)
+    def new_alike(self, like: Operand, layout: MemoryLayout, dtype: torch.dtype | None = None) -> Operand:
+        """A new tensor with the sizes of a layout and the strides of a tensor that has this layout."""
+        return self.new(like, layout.sizes, like.stride(), dtype)
 
-    def view(self, tensor: Any, sizes: Sequence[Any], strides: Sequence[Any], offset: Any = None) -> Any:
+    def view(
+        self, tensor: Operand, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None
+    ) -> Operand:
         """A view of the memory of a tensor, beginning where that begins or at `offset`."""
         offset = tensor.storage_offset() if offset is None else offset
-        if type(tensor) is Sketch:
-            return Sketch(sizes, strides, offset, tensor.dtype, tensor.device, tensor)
+        if isinstance(tensor, MetaTensor):
+            return MetaTensor(sizes, strides, offset, tensor.dtype, tensor.device, tensor)
         mode = tensor.fake_mode
         with in_kernel_invocation_manager(mode), no_dispatch():
             sample = torch._C.TensorBase.as_strided(tensor, tuple(sizes), tuple(strides), offset)
@@ -322,21 +361,21 @@ class Extents:
         return count
 
     def divided(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
-        """The product of some sizes divided by that of others, if it is seen to be a whole number: an int or expression."""
+        """The quotient of two products of sizes if it is known to be a whole number (an int or an expression), else None."""
         (number, factors), (divisor, others) = self._factors(shape), self._factors(by)
         if divisor == 0 or number % divisor or others - factors:
             return None
         return _product(number // divisor, factors - others)
 
     def quotient(self, shape: Sequence[Any], by: Sequence[Any]) -> Any:
-        """The quotient if it is a whole number for the sizes of this call, which is then a fact."""
+        """The quotient of two products if it is a whole number for the present sizes, for which it adds a guard; else None."""
         number, divisor = self._cancelled(shape, by)
         if divisor == 0 or number % divisor != 0:
             return None
         return self.expression(number // divisor)
 
     def is_as_many(self, shape: Sequence[Any], others: Sequence[Any]) -> bool:
-        """Whether as many elements have the one shape as the other for the sizes at hand, which is then a fact."""
+        """Whether two shapes have equally many elements for the present sizes. Adds a guard."""
         number, other = self._cancelled(shape, others)
         if number != other:
             return False
@@ -344,16 +383,16 @@ class Extents:
         return True
 
     def _cancelled(self, shape: Sequence[Any], others: Sequence[Any]) -> tuple[Any, Any]:
-        """Two products without what both have, as ints that may be symbolic."""
+        """Two products without their common factors, as ints that may be symbolic."""
         (number, factors), (other, of_other) = self._factors(shape), self._factors(others)
         common = gcd(number, other) or 1
         left, right = _product(number // common, factors - of_other), _product(other // common, of_other - factors)
         return self.number(left), self.number(right)
 
-    def _learn(self, product: object, other: object) -> None:
-        """Products are equal: if one of them is a power of a single factor, what that is a product of is known from now on.
+    def _learn(self, product: Expr, other: Expr) -> None:
+        """Two products are equal: if one of them is a power of a single factor, remember this factor as a product of other numbers.
 
-        Networks that cut images into windows have a height that is a multiple of the window's, and go from one to the other and back.
+        Networks that divide images into windows have a height that is a multiple of the window's, and go from one to the other and back.
         """
         for whole, parts in ((product, other), (other, product)):
             (number, factors), (content, pieces) = self._factors([whole]), self._factors([parts])
@@ -372,7 +411,7 @@ class Extents:
                 return
 
     def _factors(self, sizes: Sequence[Any]) -> tuple[int, Counter[Any]]:
-        """A product as an int and a table of what else is multiplied how often."""
+        """A product as an int and its other factors with their powers."""
         number = 1
         factors: Counter[Any] = Counter()
         for size in sizes:
@@ -397,14 +436,14 @@ class Extents:
         return number, factors
 
     def _is_same(self, strides: Sequence[Any] | None, others: Sequence[Any]) -> bool:
-        """Whether strides are seen to be equal: as they are, or in another form of the same product."""
+        """Whether strides are known to be equal: the same expressions, or the same products."""
         if strides == others or strides is None:
             return strides is not None
         return all(a == b or self._factors([a]) == self._factors([b]) for a, b in zip(strides, others, strict=True))
 
 
 def _product(number: int, factors: Counter[Any]) -> Any:
-    """The product that `_factors` takes apart."""
+    """The product of an int and of factors with their powers."""
     product: Any = number
     for base, power in factors.items():
         product = product * base**power

@@ -1,7 +1,7 @@
-"""What one compiled version demands of each size and int of its inputs, as plain data.
+"""The demands of one compiled version on each size and int of its inputs, as plain data.
 
 Input: the symbols of a trace, simplified. Output: a `Number` for each size and int that was symbolic.
-Invariant: nothing here decides whether a version fits: the guards do. This is what they come to, dimension by dimension.
+Invariant: the guards alone decide whether a version fits an input. A `Number` repeats their conditions for reports, one size at a time.
 """
 
 from __future__ import annotations

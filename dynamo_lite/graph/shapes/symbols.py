@@ -43,12 +43,12 @@ from dynamo_lite.guards import ir
 from dynamo_lite.markers import SHAPE_IDS
 from dynamo_lite.record import Specialization
 
-from .call_rules import outcome
-from .direct_rules import RULES
+from .captured_calls import outcome
 from .formulas import formula
+from .rule_table import ATEN_RULES
 from .runtime_assert import add_runtime_asserts
 from .shape_env import Env
-from .size_algebra import Extents
+from .size_algebra import SizeAlgebra
 from .sizes import UNBOUNDED, Number, size_getter, stride_getter
 from .symbolic_meta import SymbolicMetas
 
@@ -129,9 +129,9 @@ class Symbols:
         # (path, symbolic sizes, strides with a symbol of their own) of each input with symbols, in order
         self.made_for: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
         mode.shape_env = self.env
-        mode.direct_rules, mode.extents = RULES, Extents(self.env, Max)
+        mode.aten_rules, mode.size_algebra = ATEN_RULES, SizeAlgebra(self.env, Max)
         mode.direct_outcome = outcome
-        mode.symbolic_metas = SymbolicMetas(mode, mode.extents)
+        mode.symbolic_metas = SymbolicMetas(mode, mode.size_algebra)
         # FakeTensor's own cache costs more than it saves where sizes are symbolic: repeated calls do not get there.
         mode.cache_enabled = False
         mode.static_shapes = False

@@ -57,6 +57,16 @@ def builds_subclasses(*bases: type) -> Callable[[Builder], Builder]:
     return decorate
 
 
+def guarded(check: int, model: Callable[[Any, Any], Any]) -> Builder:
+    """The builder `model(value, source)` of objects that guards hold to be the same (`ir.IS`), or equal (`ir.EQUALS`)."""
+
+    def build(tr: Any, value: object, source: Any) -> Any:
+        tr.guard(source, check, value)
+        return model(value, source)
+
+    return build
+
+
 def find_builder(value: object) -> Builder:
     """The builder for a real object; `object`'s subclass builder is the last resort."""
     cls = type(value)

@@ -1,8 +1,8 @@
 """Functions given to `allow_in_graph` or `nonstrict_trace`: each call is one node of the graph, and the function is not followed.
 
 Input: calls of such functions. Output: a node, and the trackers of what the call returns.
-Invariant: the node gets only values that a graph can hold. Objects of classes registered with `torch.utils._pytree` are taken apart before
-the node and made again around the call; modules and constants of the program are guarded.
+Invariant: the node gets only values that a graph can hold. Objects of classes registered with `torch.utils._pytree` are flattened before
+the node and rebuilt in the call; modules and constants of the program are guarded.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Builder = Callable[[Iterator[Any]], Any]
 def call_allowed(
     tx: Frame, fn: Callable[..., Any], args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """A node of the graph that calls `fn`. Objects of classes registered with `torch.utils._pytree` are taken apart and made again around
-    the call; modules are those of the program."""
+    """A node of the graph that calls `fn`. Objects of classes registered with `torch.utils._pytree` are flattened and rebuilt in
+    the call; modules are the program's own objects."""
     if all(map(_is_argument, [*args, *kwargs.values()])):
         try:
             return tx.tr.graph.call(tx, "call_function", fn, args, kwargs, memo=False)
@@ -121,7 +121,7 @@ def _existing_object(tx: Frame, vt: VariableTracker, check: int) -> Builder:
 
 
 def _made_of(tx: Frame, spec: pytree.TreeSpec, items: Iterator[VariableTracker]) -> VariableTracker:
-    """The tracker of a structure, of those of its leaves."""
+    """The tracker of a structure, from the trackers of its leaves."""
     if spec.is_leaf():
         return next(items)
     children = [_made_of(tx, child, items) for child in spec.children()]

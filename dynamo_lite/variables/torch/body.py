@@ -29,21 +29,22 @@ from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.instance import InstanceVariable
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
-from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.dispatch import Handler, builtin
 
 from .overrides import FunctionModeStack
 from .symnode import SymNodeVariable
 from .tensor import TensorVariable, ValueVariable
 
 if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
     from dynamo_lite.interp.frame import Frame
 
 # -- structures
 
 
 class BodyPart:
-    """A structure that was taken apart. `build` makes it of tensors; `cls` is that of a container, None for what is no tensor and has no
-    tensors inside; `keys` those of a dictionary; `parts` what is inside."""
+    """A flattened structure. `build` rebuilds it from tensors; `cls` is the class of a container, `torch.Tensor`, or None for an object
+    without tensors inside; `keys` are the keys of a dictionary; `parts` are the structures of the items."""
 
     __slots__ = ("build", "cls", "keys", "parts")
 
@@ -73,7 +74,7 @@ class BodyPart:
         return self.cls is torch.Tensor or (self.cls is not None and all(part.is_of_tensors for part in self.parts))
 
     def spread(self, dims: Any) -> list[Any]:
-        """The dimension of each tensor, where `dims` has the upper part of the structure; None for what is no tensor."""
+        """The dimension of each tensor, where `dims` has the upper part of the structure; objects that are no tensors have None."""
         if self.cls is torch.Tensor:
             return [dims] if dims is None or type(dims) is int else unsupported(BREAK, "dimensions that do not fit")
         if self.cls is None:
@@ -92,7 +93,7 @@ def flatten(tx: Frame, vt: VariableTracker, leaves: list[VariableTracker]) -> Bo
 
 
 class Flattening:
-    """Structures taken apart, as `torch.utils._pytree` does it.
+    """Flattens structures as `torch.utils._pytree` does.
 
     `with_ints`: ints are leaves as well. `is_outside` is given where the function is only called: then what existed before the call is
     kept as it is, and an object that the function has made may be of any class.
@@ -157,7 +158,7 @@ class Flattening:
         made.build = lambda items: _make_dict(self.tx, list(zip(keys, made.built(items), strict=True)))
         return made
 
-    def _registered(self, vt: VariableTracker, node: Any) -> BodyPart:
+    def _registered(self, vt: VariableTracker, node: pytree.NodeDef) -> BodyPart:
         """An object of a class that the program, or torch, has registered."""
         tx = self.tx
         children, context = tx.tr.unpack(tx, tx.call(tx.tr.build_constant_object(node.flatten_fn), [vt]))
@@ -167,7 +168,7 @@ class Flattening:
         return made
 
     def _new_object(self, vt: InstanceVariable) -> BodyPart:
-        """An object that the function has made: it gets the tensors that the operator returns in the place of those of the body."""
+        """An object that the function has made: its attributes become the tensors that the operator returns."""
         attributes = vt.instance_dict(self.tx)
         if attributes is None or vt.slots:
             return unsupported(BREAK, f"the body returns a {vt.python_type().__qualname__}")
@@ -228,13 +229,13 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def models(function: object) -> Callable[[Any], Any]:
+def models(function: Callable[..., Any]) -> Callable[[Handler], Handler]:
     """Register the handler of a function with bodies."""
     return lambda handler: builtin(function)(fitting(function, whole(handler)))
 
 
-def fitting(function: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a handler called with what fits the signature of the function that it stands for, else the function raises its own error."""
+def fitting(function: Callable[..., Any], handler: Callable[..., Any]) -> Callable[..., Any]:
+    """Call a handler only with arguments that fit the signature of the function that it models; for others that function raises."""
     signature = inspect.signature(function)
 
     @functools.wraps(handler)
@@ -249,8 +250,8 @@ def fitting(function: Any, handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class OperatorModel(NamedTuple):
-    """The treatment of calls of a higher-order operator: `kind` is one of those below. `unless`: which calls break the graph all the same,
-    beside those whose function breaks it."""
+    """The treatment of calls of a higher-order operator: `kind` is one of the three constants below; `unless` describes calls that break
+    the graph although the function itself does not."""
 
     kind: str
     handler: Callable[..., Any]
@@ -267,10 +268,10 @@ OPERATORS: dict[str, OperatorModel] = {}
 """The name under which torch registers a higher-order operator, some of which it does when they are first used → its model."""
 
 
-def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Any], Any]:
+def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Handler], Handler]:
     """Register the handler of a higher-order operator. Breaks inside of a sub-graph come before the call."""
 
-    def decorate(handler: Any) -> Any:
+    def decorate(handler: Handler) -> Handler:
         OPERATORS[name] = OperatorModel(kind, whole(handler) if kind == REGION else handler, unless)
         return handler
 
@@ -337,12 +338,13 @@ class Outside:
 
 def holds_value_of(vt: VariableTracker, body: Body) -> bool:
     """Whether a tensor, or a number, that a body has made is in an object, or in something inside."""
-    pending, seen = [vt], set()
+    pending = [vt]
+    seen: dict[int, VariableTracker] = {}  # kept alive: some models are made when they are asked for
     while pending:
         vt = pending.pop()
         if not isinstance_of_tracker(vt) or id(vt) in seen:
             continue
-        seen.add(id(vt))
+        seen[id(vt)] = vt
         if isinstance(vt, TensorVariable | SymNodeVariable):
             if body.is_made_inside(vt.proxy):
                 return True
@@ -351,7 +353,7 @@ def holds_value_of(vt: VariableTracker, body: Body) -> bool:
     return False
 
 
-def is_same(v: Any, w: Any) -> bool:
+def is_same(v: object, w: object) -> bool:
     """Whether this is one object. Keys of dictionaries are made anew whenever they are asked for."""
     if v is w:
         return True
@@ -395,7 +397,7 @@ class CapturedBody:
         return self.build(iter(tensors))
 
 
-def argument_of(graph: Any, vt: VariableTracker) -> Any:
+def argument_of(graph: GraphBuilder, vt: VariableTracker) -> Any:
     """The argument of a node that stands for a tensor or an int."""
     return vt.value if type(vt) is ConstantVariable else graph.node(vt.proxy)
 
@@ -434,8 +436,8 @@ def followed(
     body: Body | None = None,
     runs_once: bool = False,
 ) -> tuple[Body, VariableTracker, Outside]:
-    """The body of a call, its result, and what was there before. `runs_once`: the body runs where the call is, and once, so it may change
-    objects, to which it may not give tensors that it makes."""
+    """The body of a call, its result, and the state before the call. `runs_once`: the body runs where the call is, and once, so it may
+    change objects, to which it may not give tensors that it makes."""
     outside = Outside(tx, extra)
     body = body or tx.tr.graph.open_body()
     grad = torch.is_grad_enabled()
@@ -484,7 +486,7 @@ def constants(*values: Any) -> list[Any]:
 
 
 def detached(tx: Frame, fakes: list[Any], requires_grad: bool) -> list[Any]:
-    """Fakes of the operator's results, of which some may be ints. It has an autograd node of its own."""
+    """Fakes of the operator's results, which may include ints. The operator is one node of autograd."""
     graph = tx.tr.graph
     wanted = requires_grad and torch.is_grad_enabled()
     results = []

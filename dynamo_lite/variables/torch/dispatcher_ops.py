@@ -1,14 +1,14 @@
-"""Operators of the dispatcher as Python objects: `torch.ops`, its namespaces, and what an operator tells about itself.
+"""Operators of the dispatcher as Python objects: `torch.ops`, its namespaces, and attributes of operators.
 
 Input: `torch.ops`, a namespace, an operator. Output: models whose attributes are those of the real objects.
-Invariant: an operator that is looked up for the first time is looked up for real, which only makes the object that stands for it; that
-there is none is guarded by the same lookup.
+Invariant: an operator that is looked up for the first time is looked up for real, which only creates the Python object; the same lookup
+guards that an operator does not exist.
 Mirrors `torch/_ops.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch._library.custom_ops import CustomOpDef
@@ -20,13 +20,11 @@ from dynamo_lite.variables.protocol.abstract import get_attr
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import builtin
-from dynamo_lite.variables.protocol.wrap import builds
+from dynamo_lite.variables.protocol.wrap import builds, guarded
 
 from .functions import VARIABLES, TorchFunctionVariable
 
 if TYPE_CHECKING:
-    from dynamo_lite.frontend.tracing import Trace
-    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
 _NAMESPACES = (type(torch.ops), type(torch.ops.aten), type(torch.ops.higher_order))
@@ -46,10 +44,7 @@ class OperatorNamespaceVariable(ModuleVariable):
         return super().plain_getattr(tx, name)
 
 
-@builds(*_NAMESPACES)
-def build_namespace(tr: Trace, value: Any, source: GuardNode | None) -> OperatorNamespaceVariable:
-    tr.guard(source, ir.IS, value)
-    return OperatorNamespaceVariable(value, source)
+builds(*_NAMESPACES)(guarded(ir.IS, OperatorNamespaceVariable))
 
 
 class OperatorVariable(TorchFunctionVariable):

@@ -20,6 +20,7 @@ import torch
 from torch._higher_order_ops.invoke_subgraph import mark_compile_region
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.arguments import Overridden, Packing, packs
@@ -73,19 +74,8 @@ HIGHER_ORDER = (
 
 FOLLOWED_MODULES = frozenset(
     f"torch._higher_order_ops.{name}"
-    for name in (
-        "_invoke_quant",
-        "associative_scan",
-        "cond",
-        "flat_apply",
-        "invoke_leaf_function",
-        "invoke_subgraph",
-        "map",
-        "scan",
-        "strict_mode",
-        "utils",
-        "while_loop",
-    )
+    for name in "_invoke_quant associative_scan cond flat_apply invoke_leaf_function invoke_subgraph map scan strict_mode"
+    " utils while_loop".split()
 )
 """Of these, the modules whose functions are Python around an operator that has a model."""
 
@@ -106,7 +96,7 @@ def enters_graph(value: Any) -> bool:
     return known or is_allowed_in_graph(value)
 
 
-def _builtin_rule(value: Any) -> bool:
+def _builtin_rule(value: types.BuiltinFunctionType) -> bool:
     module = value.__module__
     return module in C_NAMESPACES or (module == "torch" and value.__qualname__.startswith(_OPERATOR_CLASS))
 
@@ -119,7 +109,7 @@ def _function_rule(value: types.FunctionType) -> bool:
 
 
 def _has_a_name(value: types.FunctionType) -> bool:
-    """Whether the printed graph can name the function. Wrappers around C methods have the name of what they wrap."""
+    """Whether the printed graph can name the function. Wrappers around C methods have the name of the method."""
     if value.__module__ == "torch._tensor" and value.__qualname__.startswith("Tensor."):
         return True
     return getattr(sys.modules[value.__module__], value.__name__, None) is value
@@ -130,7 +120,7 @@ def _is_followed(value: types.FunctionType) -> bool:
     return value in HANDLERS or value in FOLLOWED or value.__module__ in FOLLOWED_MODULES
 
 
-def _descriptor_rule(value: Any) -> bool:
+def _descriptor_rule(value: types.MethodDescriptorType | types.WrapperDescriptorType) -> bool:
     return issubclass(value.__objclass__, _C.TensorBase)
 
 
@@ -207,7 +197,7 @@ class TorchFunctionVariable(DescriptorVariable):
 
 
 def _look_at(args: list[VariableTracker]) -> None:
-    """Find out whether a tensor among the arguments, none of which may have been looked at, is of a subclass."""
+    """Give lazy arguments their models: a tensor of a subclass among them changes the call."""
     for arg in args:
         isinstance(arg, TensorVariable)
 
@@ -225,10 +215,9 @@ class HigherOrderFunctionVariable(TorchFunctionVariable):
     """A function that takes functions into the graph or transforms them."""
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        handler = HANDLERS.get(self.value)
-        if handler is None:
+        if self.value not in HANDLERS:
             return unsupported("higher-order-operator", self.describe())
-        return call_handler(tx, self.value, handler, args, kwargs)
+        return call_handler(tx, self.value, HANDLERS[self.value], args, kwargs)
 
 
 def call_in_graph(
@@ -279,7 +268,7 @@ VARIABLES: dict[type, type[TorchFunctionVariable]] = {}
 # -- ambient state
 
 
-def _state_write(function: Any) -> Any:
+def _state_write(function: Callable[..., Any]) -> Callable[..., VariableTracker]:
     def handler(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         values = [tx.tr.unpack(tx, a) if isinstance(a, ListVariable) else a for a in args]
         if kwargs or not is_constant(*[item for v in values for item in (v if isinstance(v, list) else (v,))]):
@@ -291,7 +280,7 @@ def _state_write(function: Any) -> Any:
     return handler
 
 
-def _state_read(function: Any) -> Any:
+def _state_read(function: Callable[..., Any]) -> Callable[..., VariableTracker]:
     def handler(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if kwargs or not is_constant(*args):
             unsupported("grad-mode", function.__name__)
@@ -322,7 +311,7 @@ class EnteredInferenceVariable(VariableTracker):
 
     source = None
 
-    def __init__(self, node: Any, enabled: bool) -> None:
+    def __init__(self, node: Node, enabled: bool) -> None:
         self.node = node
         self.enabled = enabled
 
@@ -377,20 +366,20 @@ def clear_autocast_cache(tx: Frame) -> VariableTracker:
 # -- answers that hold for every analysis
 
 
-def _always(answer: ConstantVariable, *functions: Any) -> None:
-    for function in functions:
-        HANDLERS[function] = lambda tx, *args, **kwargs: answer
-
-
-def _existing(*paths: str) -> list[Any]:
-    """The functions among the given ones that this version of torch has."""
+def _existing(paths: str) -> list[Callable[..., Any]]:
+    """The functions under these names, as far as this version of torch has them."""
     found = []
-    for path in paths:
+    for path in paths.split():
         try:
             found.append(operator.attrgetter(path)(torch))
         except AttributeError:
             continue
     return list(dict.fromkeys(found))
+
+
+def _always(answer: ConstantVariable, paths: str) -> None:
+    for function in _existing(paths):
+        HANDLERS[function] = lambda tx, *args, **kwargs: answer
 
 
 _CUT_SHORT = frozenset({torch.nn.Module._call_impl.__code__})
@@ -401,27 +390,14 @@ def _is_compiling(tx: Frame) -> VariableTracker:
     return boolean(tx.code not in _CUT_SHORT)
 
 
-for _function in _existing("compiler.is_compiling", "compiler.is_dynamo_compiling", "_utils.is_compiling"):
+for _function in _existing("compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"):
     HANDLERS[_function] = _is_compiling
 _always(
     FALSE,
-    *_existing(
-        "fx._symbolic_trace.is_fx_tracing",
-        "fx._symbolic_trace.is_fx_symbolic_tracing",
-        "jit.is_scripting",
-        "_jit_internal.is_scripting",
-        "jit.is_tracing",
-        "jit._trace.is_tracing",
-        "_C._is_tracing",
-    ),
-    *_existing("compiler.is_exporting", "onnx.is_in_onnx_export"),
+    "fx._symbolic_trace.is_fx_tracing fx._symbolic_trace.is_fx_symbolic_tracing jit.is_scripting _jit_internal.is_scripting"
+    " jit.is_tracing jit._trace.is_tracing _C._is_tracing compiler.is_exporting onnx.is_in_onnx_export",
 )
-_always(
-    NONE,
-    *_existing(
-        "_C._get_tracing_state", "_C._log_api_usage_once", "_C._log_api_usage_metadata", "_logging.warning_once"
-    ),
-)
+_always(NONE, "_C._get_tracing_state _C._log_api_usage_once _C._log_api_usage_metadata _logging.warning_once")
 
 
 def _is_transformed(tx: Frame) -> bool:
@@ -447,39 +423,28 @@ def is_tensor(tx: Frame, obj: VariableTracker) -> VariableTracker:
     return boolean(issubclass(obj.python_type(), torch.Tensor))
 
 
-def _folded(*functions: Any) -> None:
-    """Call these for real: what they tell doesn't change while the process runs."""
-    for function in functions:
-        HANDLERS[function] = lambda tx, *args, _fn=function, **kwargs: (
-            fold(tx, _fn, list(args), kwargs)
-            if is_constant(*args, *kwargs.values())
-            else unsupported("call-c-function", _fn.__qualname__)
-        )
+def _folded(function: Callable[..., Any]) -> Callable[..., VariableTracker]:
+    def handler(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if not is_constant(*args, *kwargs.values()):
+            return unsupported("call-c-function", function.__qualname__)
+        return fold(tx, function, list(args), kwargs)
+
+    return handler
 
 
-_folded(
-    *_existing("cuda.is_available", "cuda.device_count", "cuda.get_device_capability", "cuda.get_device_name"),
-    *_existing("cuda.is_bf16_supported", "cuda.is_initialized", "mps.is_available", "backends.mps.is_available"),
-    *_existing(
-        "backends.mps.is_built", "xpu.is_available", "xpu.device_count", "mtia.is_available", "cpu.is_available"
-    ),
-    *_existing(
-        "backends.cuda.is_built",
-        "backends.cudnn.is_available",
-        "backends.cudnn.version",
-        "backends.mkldnn.is_available",
-    ),
-    *_existing(
-        "backends.mkl.is_available", "backends.openmp.is_available", "distributed.is_available", "get_num_threads"
-    ),
-    *_existing("_C._is_autocast_available", "_C._get_privateuse1_backend_name", "amp.is_autocast_available"),
-    *_existing("backends.cuda.is_flash_attention_available", "accelerator.is_available", "_C._get_accelerator"),
-    *_existing(
-        "_C._get_cpu_capability", "_C._cpu._get_cpu_capability", "_C._supported_qengines", "_C._is_ck_sdpa_available"
-    ),
-    *_existing("_C._mtia_isBuilt", "_C._mtia_getDeviceCount", "_C._accelerator_getAccelerator", "_C._show_config"),
-    *_existing("get_num_interop_threads", "profiler.supported_activities"),
-)
+# What these tell doesn't change while the process runs.
+for _function in _existing(
+    "cuda.is_available cuda.device_count cuda.get_device_capability cuda.get_device_name cuda.is_bf16_supported"
+    " cuda.is_initialized mps.is_available backends.mps.is_available backends.mps.is_built xpu.is_available"
+    " xpu.device_count mtia.is_available cpu.is_available backends.cuda.is_built backends.cudnn.is_available"
+    " backends.cudnn.version backends.mkldnn.is_available backends.mkl.is_available backends.openmp.is_available"
+    " distributed.is_available get_num_threads get_num_interop_threads _C._is_autocast_available"
+    " _C._get_privateuse1_backend_name amp.is_autocast_available backends.cuda.is_flash_attention_available"
+    " accelerator.is_available _C._get_accelerator _C._accelerator_getAccelerator _C._get_cpu_capability"
+    " _C._cpu._get_cpu_capability _C._supported_qengines _C._is_ck_sdpa_available _C._mtia_isBuilt"
+    " _C._mtia_getDeviceCount _C._show_config profiler.supported_activities"
+):
+    HANDLERS[_function] = _folded(_function)
 
 
 # -- settings that are asked for, and that only functions without a model change
@@ -489,7 +454,7 @@ def _ask(function: Callable[[], Any]) -> Any:
     return function()
 
 
-def _guarded(function: Any) -> Any:
+def _guarded(function: Callable[[], Any]) -> Callable[..., VariableTracker]:
     def handler(tx: Frame) -> VariableTracker:
         node = tx.tr.source(tx.tr.constant_source(function), ir.CALL, _ask)
         return tx.tr.wrap(function(), node)
@@ -497,12 +462,11 @@ def _guarded(function: Any) -> Any:
     return handler
 
 
-_PRECISION = ("fp16_accumulation", "fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction")
 for _function in _existing(
-    *(f"_C._get_{name}" for name in ("qengine", "warnAlways", "onednn_allow_tf32", "onednn_deterministic")),
-    *(f"_C._get_{name}_preferred_backend" for name in ("blas", "linalg", "rocm_fa")),
-    *(f"_C._get_cublas_allow_{name}" for name in _PRECISION),
-    "_C._get_math_sdp_allow_fp16_bf16_reduction",
+    "_C._get_qengine _C._get_warnAlways _C._get_onednn_allow_tf32 _C._get_onednn_deterministic"
+    " _C._get_blas_preferred_backend _C._get_linalg_preferred_backend _C._get_rocm_fa_preferred_backend"
+    " _C._get_cublas_allow_fp16_accumulation _C._get_cublas_allow_fp16_reduced_precision_reduction"
+    " _C._get_cublas_allow_bf16_reduced_precision_reduction _C._get_math_sdp_allow_fp16_bf16_reduction"
 ):
     HANDLERS.setdefault(_function, _guarded(_function))
 
@@ -518,7 +482,7 @@ _CHECKS = {
 }
 
 
-def _check_handler(error: type[Exception]) -> Any:
+def _check_handler(error: type[Exception]) -> Callable[..., VariableTracker]:
     def handler(tx: Frame, cond: VariableTracker, message: VariableTracker | None = None) -> VariableTracker:
         if isinstance(cond, TensorVariable):
             return unsupported("data-dependent-assert", cond.describe())
@@ -574,7 +538,7 @@ def torch_assert(tx: Frame, condition: VariableTracker, message: VariableTracker
 # -- numbers
 
 
-def _number_function(function: Any) -> Any:
+def _number_function(function: Callable[..., Any]) -> Callable[..., VariableTracker]:
     def handler(tx: Frame, *args: VariableTracker) -> VariableTracker:
         if is_constant(*args):
             return fold(tx, function, list(args), {})
@@ -584,22 +548,20 @@ def _number_function(function: Any) -> Any:
     return handler
 
 
-for _function in _existing("sym_int", "sym_float", "sym_max", "sym_min", "sym_not", "sym_ite", "sym_sqrt", "sym_sum"):
+for _function in _existing("sym_int sym_float sym_max sym_min sym_not sym_ite sym_sqrt sym_sum"):
     HANDLERS[_function] = _number_function(_function)
 
 
 # -- what ends the graph
 
 
-refuse("random-state", *_existing("manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state"))
-refuse(
-    "random-state", *_existing("cuda.manual_seed", "cuda.manual_seed_all", "cuda.get_rng_state", "cuda.set_rng_state")
-)
-refuse(
-    "higher-order-operator",
-    *_existing("func.functionalize"),
-)
-refuse("nested-compiler", *_existing("compile", "jit.script", "jit.trace", "jit.fork", "jit.wait"))
+for _slug, _paths in {
+    "random-state": "manual_seed seed initial_seed get_rng_state set_rng_state cuda.manual_seed cuda.manual_seed_all"
+    " cuda.get_rng_state cuda.set_rng_state",
+    "higher-order-operator": "func.functionalize",
+    "nested-compiler": "compile jit.script jit.trace jit.fork jit.wait",
+}.items():
+    refuse(_slug, *_existing(_paths))
 
 
 # -- callables of other kinds

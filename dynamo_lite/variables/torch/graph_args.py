@@ -1,7 +1,7 @@
 """Trackers as arguments of graph nodes, and results of operators as trackers.
 
 Input: trackers, and the graph's values. Output: entries of `graph.core.arguments.PACKERS`, and `MODELS`.
-Invariant: what can't be an argument is refused with the break "graph-argument-type", before anything is added to the
+Invariant: an object that can't be an argument is refused with the break "graph-argument-type", before anything is added to the
 graph.
 """
 

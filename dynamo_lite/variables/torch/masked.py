@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -20,13 +20,13 @@ from torch.fx import Node
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.core.values import TensorValue
-from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
+from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from . import tensor_indexing
 from .symnode import SymNodeVariable
-from .tensor import TensorVariable, ValueVariable
+from .tensor import TensorVariable, ValueVariable, set_operators
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -104,9 +104,7 @@ class MaskedVariable(TensorVariable):
 
     def refuse(self) -> NoReturn:
         """Break the graph where the mask was applied."""
-        error = Unsupported("dynamic-shape-operator", "getitem")
-        error.break_step, error.user_stack = self.step, self.user_stack
-        raise error
+        raise Unsupported("dynamic-shape-operator", "getitem").at(self.step, self.user_stack)
 
     def with_full(self, full: TensorValue) -> MaskedVariable:
         """The elements of another tensor that the same mask selects."""
@@ -116,7 +114,14 @@ class MaskedVariable(TensorVariable):
 
     # -- element by element
 
-    def apply(self, tx: Frame, op: str, target: Any, args: list[VariableTracker], kwargs: Any = None) -> TensorValue:
+    def apply(
+        self,
+        tx: Frame,
+        op: str,
+        target: object,
+        args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker] | None = None,
+    ) -> TensorValue:
         """An operator on the whole tensor, `args` with selections in them; its result."""
         self.check_unwritten()
         whole = [ValueVariable(self.full_of(a)) if isinstance(a, MaskedVariable) else self.plain(a) for a in args]
@@ -208,47 +213,22 @@ class MaskedMethod(VariableTracker):
         self.owner.refuse()
 
 
-def _selection(v: VariableTracker, w: VariableTracker) -> MaskedVariable:
-    return v if isinstance(v, MaskedVariable) else w
+def _operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
+    """An operator on selections and on operands that are the same for all elements; an in-place operator changes the first operand."""
+    selection = next(a for a in args if isinstance(a, MaskedVariable))
+    exact = IN_PLACE.get(function, function)
+    if exact not in EXACT:
+        selection.refuse()
+    full = selection.apply(tx, "call_function", exact, args)
+    if function not in IN_PLACE:
+        return selection.with_full(full)
+    if full.meta.dtype is not selection.full.meta.dtype:
+        selection.refuse()
+    selection.full = full
+    return selection
 
 
-def _binary(function: Callable[..., Any]) -> Any:
-    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-        selection = _selection(v, w)
-        if function not in EXACT:
-            selection.refuse()
-        return selection.with_full(selection.apply(tx, "call_function", function, [v, w]))
-
-    return staticmethod(slot)
-
-
-def _in_place(function: Callable[..., Any]) -> Any:
-    def slot(tx: Frame, v: MaskedVariable, w: VariableTracker) -> VariableTracker:
-        if function not in IN_PLACE:
-            v.refuse()
-        full = v.apply(tx, "call_function", IN_PLACE[function], [v, w])
-        if full.meta.dtype is not v.full.meta.dtype:
-            v.refuse()
-        v.full = full
-        return v
-
-    return staticmethod(slot)
-
-
-def _unary(function: Callable[..., Any]) -> Any:
-    def slot(self: MaskedVariable, tx: Frame) -> VariableTracker:
-        if function not in EXACT:
-            self.refuse()
-        return self.with_full(self.apply(tx, "call_function", function, [self]))
-
-    return slot
-
-
-for _function, _row in BINARY_OPS.items():
-    if _function is not divmod:
-        setattr(MaskedVariable, _row.inplace or _row.slot, (_in_place if _row.inplace else _binary)(_function))
-for _function, (_slot, _) in UNARY_OPS.items():
-    setattr(MaskedVariable, _slot, _unary(_function))
+set_operators(MaskedVariable, lambda vt: True, _operate)
 
 
 # -- subscripts
@@ -260,26 +240,23 @@ def is_exact(value: TensorValue) -> bool:
     return meta.interned and meta.dtype in WHOLE | FLOATS and not meta.requires_grad
 
 
-def same_sizes(a: Any, b: Any) -> bool:
+def same_sizes(a: Sequence[int | torch.SymInt], b: Sequence[int | torch.SymInt]) -> bool:
     """Whether sizes are known to be equal; asking leaves no guard."""
     return len(a) == len(b) and all(_size(x) == _size(y) for x, y in zip(a, b, strict=True))
 
 
-def _size(size: Any) -> Any:
-    return size if type(size) is int else size.node.expr
+def _size(size: int | torch.SymInt) -> Any:
+    return size if isinstance(size, int) else size.node.expr
 
 
-def selects(tx: Frame, tensor: TensorVariable, key: Any) -> bool:
+def selects(tx: Frame, tensor: TensorVariable, key: VariableTracker) -> bool:
     """Whether a subscript is a mask whose selection needs no sizes for now."""
     if config.capture_dynamic_output_shape_ops or tx.tr.overrides is not None or tx.tr.graph.scope is not None:
         return False
     if not isinstance(key, TensorVariable) or isinstance(key, MaskedVariable) or isinstance(tensor, MaskedVariable):
         return False
-    if (
-        tensor.cls not in (torch.Tensor, torch.nn.Parameter)
-        or not is_exact(tensor.proxy)
-        or not key.proxy.meta.interned
-    ):
+    is_plain = tensor.cls in (torch.Tensor, torch.nn.Parameter)
+    if not is_plain or not is_exact(tensor.proxy) or not key.proxy.meta.interned:
         return False
     meta, mask = tensor.proxy.meta, key.proxy.meta
     if mask.dtype is not torch.bool or not mask.ndim or mask.device != meta.device:
@@ -314,7 +291,7 @@ TensorVariable.mp_subscript = subscript
 TensorVariable.mp_ass_subscript = ass_subscript
 
 
-def nothing_written_since(first: object, last: Any) -> bool:
+def nothing_written_since(first: Node, last: Node) -> bool:
     """Whether no node after `first` may have changed a tensor, as far as one looks back."""
     for _ in range(NEARBY):
         if last is first:
@@ -325,7 +302,7 @@ def nothing_written_since(first: object, last: Any) -> bool:
     return False
 
 
-def is_same_expression(a: Any, b: Any, depth: int) -> bool:
+def is_same_expression(a: object, b: object, depth: int) -> bool:
     """Whether two nodes compute the same from the same nodes."""
     if a is b:
         return True
@@ -338,7 +315,7 @@ def is_same_expression(a: Any, b: Any, depth: int) -> bool:
     return all(is_same_expression(x, y, depth - 1) for x, y in zip(a.args, b.args, strict=True))
 
 
-def may_write(node: Any) -> bool:
+def may_write(node: Node) -> bool:
     """Whether a node may change a tensor that it is given; True unless it is known not to."""
     if node.op == "placeholder":
         return False

@@ -1,15 +1,15 @@
 """Nested ints: the size of a jagged tensor in its ragged dimension.
 
 Input: sizes of jagged tensors; real nested ints with their access paths. Output: `NestedIntVariable`.
-Invariant: nothing is known of a nested int but which others it equals. Real ones are what the sizes of real tensors are: a new one is read
-from the tensor when the graph has run.
+Invariant: the only fact about a nested int is its equality with others. A new one is read from the size of a tensor after the graph has
+run.
 Mirrors `torch/nested/_internal/nested_int.py`.
 """
 
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nested._internal import nested_tensor
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 SLUG = "tensor-subclass"
 
 
+def _refused(what: str) -> Any:
+    """A slot that breaks the graph."""
+    return lambda self, tx: unsupported(SLUG, f"{what} of a ragged dimension")
+
+
 class NestedIntVariable(SymNodeVariable):
     """A nested int, or a multiple of one."""
 
@@ -49,27 +54,15 @@ class NestedIntVariable(SymNodeVariable):
         return torch.SymInt
 
     def as_python_constant(self) -> Any:
-        return self._refuse("the number")
+        return unsupported(SLUG, "the number of a ragged dimension")
 
-    def _refuse(self, what: str) -> NoReturn:
-        unsupported(SLUG, f"{what} of a ragged dimension")
-
-    def nb_bool(self, tx: Frame) -> VariableTracker:
-        return self._refuse("the truth")
-
-    def nb_index(self, tx: Frame) -> VariableTracker:
-        return self._refuse("the number")
-
-    nb_int = nb_float = nb_index
-
-    def tp_hash(self, tx: Frame) -> VariableTracker:
-        return self._refuse("the hash")
-
-    def tp_repr(self, tx: Frame) -> VariableTracker:
-        return self._refuse("the text")
+    nb_bool = _refused("the truth")
+    nb_index = nb_int = nb_float = _refused("the number")
+    tp_hash = _refused("the hash")
+    tp_repr = _refused("the text")
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return self._refuse(name)
+        return unsupported(SLUG, f"{name} of a ragged dimension")
 
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         try:

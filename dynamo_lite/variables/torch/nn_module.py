@@ -2,8 +2,8 @@
 
 Input: a real module. Output: `NNModuleVariable`, an instance whose attribute lookup and call know what
 `torch.nn.Module` does.
-Invariant: the short ways give what following `Module.__getattr__`, `__setattr__` and `__call__` would, and leave guards
-on exactly what these would read; a class that overrides one of them is followed.
+Invariant: the short ways have the results of following `Module.__getattr__`, `__setattr__` and `__call__`, and guard
+exactly the attributes that these read; a class that overrides one of them is followed.
 Mirrors `torch/nn/modules/module.py`.
 """
 
@@ -25,7 +25,7 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_laz
 from dynamo_lite.variables.protocol.constant import boolean
 from dynamo_lite.variables.protocol.descr import DescriptorVariable, generic_setattr, type_attribute, type_lookup
 from dynamo_lite.variables.protocol.dispatch import builtin
-from dynamo_lite.variables.protocol.wrap import builds_subclasses
+from dynamo_lite.variables.protocol.wrap import builds_subclasses, guarded
 
 from .tensor import TensorVariable
 
@@ -239,7 +239,7 @@ def _is_buffer(value: VariableTracker) -> bool:
 
 
 def plain_dict(tr: Trace, real: dict[str, Any], source: GuardNode | None) -> DictVariable:
-    """The model of an object's `__dict__`. No guard on its type: it is what `__dict__` is."""
+    """The model of an object's `__dict__`. Its type needs no guard."""
     found = tr.heap.get(id(real))
     if found is None:
         found = DictVariable.__new__(DictVariable)
@@ -276,7 +276,7 @@ def build_module(tr: Trace, value: Module, source: GuardNode | None) -> NNModule
 
 
 class ScriptModuleVariable(DescriptorVariable):
-    """A scripted module: compiled already, it runs as it is."""
+    """A scripted module, which is compiled already: its calls break the graph."""
 
     def describe(self) -> str:
         return qualname_of(type(self.value))
@@ -288,7 +288,4 @@ class ScriptModuleVariable(DescriptorVariable):
         return unsupported("nested-compiler", self.describe())
 
 
-@builds_subclasses(torch.jit.ScriptModule)
-def build_script_module(tr: Trace, value: object, source: GuardNode | None) -> ScriptModuleVariable:
-    tr.guard(source, ir.IS, value)
-    return ScriptModuleVariable(value, source)
+builds_subclasses(torch.jit.ScriptModule)(guarded(ir.IS, ScriptModuleVariable))

@@ -1,8 +1,8 @@
 """Subscripts of numpy's arrays: `a[key]` and `a[key] = value`.
 
 Input: an array and a key, whose numbers may vary. Output: graph nodes.
-Invariant: what numpy and torch understand alike (ints, slices that go forwards, None, Ellipsis) is torch's own subscript, where a position
-that varies is not made a constant; all other keys are those of `torch._numpy`.
+Invariant: keys with the same meaning for numpy and torch (ints, slices that go forwards, None, Ellipsis) become torch's own subscript,
+where a position that varies is not made a constant; all other keys are those of `torch._numpy`.
 Mirrors `numpy/_core/src/multiarray/mapping.c`.
 """
 

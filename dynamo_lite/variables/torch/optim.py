@@ -64,8 +64,8 @@ _with_tensor_for_number(torch._foreach_lerp_, "_foreach_lerp_", "weight", 2)
 
 
 def _as_capturable(function: Any) -> None:
-    """A step that looks at numbers in tensors unless it is asked to be `capturable` is asked. What it wraps need not ask whether it
-    may run under a compiler."""
+    """Follow the wrapped function of an optimiser's step with `capturable=True`: else it reads numbers from tensors. The wrapper itself
+    only asks whether a compiler runs."""
 
     @builtin(function)
     def handler(tx: Frame, *args: Any, **kwargs: Any) -> VariableTracker:
@@ -85,8 +85,8 @@ _CHECK = "_need_device_dtype_check_for_fused"
 
 
 def _with_state(function: Any) -> None:
-    """A function that makes the state of parameters which have none yet, and has the optimiser remember what it need not check again. The
-    step that does so runs eagerly: the next one is another."""
+    """A function that makes the state of parameters without one, and notes the checks that are done. A step in which it does so runs
+    eagerly, since later steps differ from it."""
 
     @builtin(function)
     def handler(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,6 +47,7 @@ from .value_types import with_named_size
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.graph.core.values import TensorValue
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
@@ -62,22 +64,13 @@ def overrides_torch_function(cls: type) -> bool:
     if cls is torch.Tensor or cls is torch.nn.Parameter:
         return False
     override = lookup(cls, "__torch_function__")
-    if override is None or override is _C._disabled_torch_function_impl:
-        return False
-    return True
+    return override is not None and override is not _C._disabled_torch_function_impl
 
 
 NOT_OVERRIDABLE = frozenset(
-    raw
-    for name in (
-        "as_subclass",
-        "_fix_weakref",
-        "_rev_view_func_unsafe",
-        "_use_count",
-        "_view_func",
-        "_view_func_unsafe",
-    )
-    if (raw := vars(_C.TensorBase).get(name)) is not None
+    vars(_C.TensorBase)[name]
+    for name in "as_subclass _fix_weakref _rev_view_func_unsafe _use_count _view_func _view_func_unsafe".split()
+    if name in vars(_C.TensorBase)
 )
 """Methods of tensors that ask nobody: those of `python_variable.cpp` itself."""
 
@@ -168,7 +161,9 @@ class Overrides:
             error.break_step = step
             raise
 
-    def _ask(self, tx: Frame, function: Any, overloaded: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _ask(
+        self, tx: Frame, function: VariableTracker, overloaded: list[Any], args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         classes = TupleVariable([tx.tr.type_of(tx, vt) for vt in overloaded])
         packed = [function, classes, TupleVariable(list(args))]
         if (
@@ -191,28 +186,23 @@ class Overrides:
         )
 
     @contextlib.contextmanager
-    def below(self) -> Iterator[None]:
-        """Ask no class, as `torch._C.DisableTorchFunctionSubclass` does."""
-        before, self.ignores_subclasses = self.ignores_subclasses, True
-        try:
-            yield
-        finally:
-            self.ignores_subclasses = before
-
-    @contextlib.contextmanager
-    def skipping(self) -> Iterator[None]:
-        """Call a function in C whose question is the one that `skips_next` is about: it runs below classes and modes."""
-        self.skips_next = False
+    def below(self, and_modes: bool = False) -> Iterator[None]:
+        """Ask no class, as `torch._C.DisableTorchFunctionSubclass` does, and perhaps no mode."""
         before = self.ignores_subclasses, self.ignores_modes
-        self.ignores_subclasses = self.ignores_modes = True
+        self.ignores_subclasses, self.ignores_modes = True, self.ignores_modes or and_modes
         try:
             yield
         finally:
             self.ignores_subclasses, self.ignores_modes = before
 
+    def skipping(self) -> contextlib.AbstractContextManager[None]:
+        """Call a function in C whose question is the one that `skips_next` is about: it runs below classes and modes."""
+        self.skips_next = False
+        return self.below(and_modes=True)
+
     @contextlib.contextmanager
     def without_innermost_mode(self) -> Iterator[VariableTracker]:
-        """The innermost mode, which does not see what its own method calls."""
+        """The innermost mode, taken off the stack while its own method runs."""
         modes = self.stack.modes
         mode = modes.pop()
         try:
@@ -241,7 +231,7 @@ class Overrides:
                 return NOT_IMPLEMENTED
             raise
 
-    def getter(self, tx: Frame, raw: Any, tensor: TensorVariable) -> VariableTracker | None:
+    def getter(self, tx: Frame, raw: types.GetSetDescriptorType, tensor: TensorVariable) -> VariableTracker | None:
         """A read of an attribute implemented in C."""
         if self.skips_next:
             with self.skipping():
@@ -296,51 +286,55 @@ class _Probe(torch.Tensor):
     announced: Any = None
 
     @classmethod
-    def __torch_function__(cls, func: Any, classes: object, args: Any = (), kwargs: object = None) -> Any:
+    def __torch_function__(
+        cls, func: object, classes: object, args: tuple[Any, ...] = (), kwargs: object = None
+    ) -> Any:
         cls.announced = func
         return args[0]
 
 
-@functools.cache
-def public_function(function: Any, are_tensors: tuple[bool, ...]) -> Any:
-    """The function that overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no
-    numbers."""
-    with torch._C.DisableTorchFunctionSubclass():
-        sample = torch.zeros(1).as_subclass(_Probe)
-    try:
-        with _C._EnableTorchFunction():
-            function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
-    except TypeError:
-        return None
-    return _Probe.announced
-
-
-def announced(fn: Any, args: list[Any]) -> Any:
-    """The function that overrides see when the program calls `fn`: `__mul__` is `mul`."""
-    if isinstance(fn, METHOD_DESCRIPTORS) and fn.__name__.startswith("__") and all(map(is_operand, args)):
-        return public_function(fn, tuple([isinstance(a, TensorVariable) for a in args])) or fn
-    return fn
-
-
 class _Refusing(torch.Tensor):
-    """Tells what becomes of a TypeError."""
+    """Raises a TypeError of its own."""
 
     @classmethod
-    def __torch_function__(cls, func: Any, classes: object, args: object = (), kwargs: object = None) -> Any:
+    def __torch_function__(cls, func: object, classes: object, args: object = (), kwargs: object = None) -> Any:
         raise TypeError(cls)
 
 
-@functools.cache
-def declines_by_type_error(function: Any, are_tensors: tuple[bool, ...]) -> bool:
-    """Whether the operator takes a TypeError for a NotImplemented (`TypeError_to_NotImplemented_` in python_variable_methods.cpp)."""
+def _type_error_of(
+    function: Callable[..., Any], are_tensors: tuple[bool, ...], cls: type[torch.Tensor]
+) -> TypeError | None:
+    """The TypeError of an operator on tensors of a class at these positions, and numbers."""
     with torch._C.DisableTorchFunctionSubclass():
-        sample = torch.zeros(1).as_subclass(_Refusing)
+        sample = torch.zeros(1).as_subclass(cls)
     try:
         with _C._EnableTorchFunction():
             function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
     except TypeError as error:
-        return error.args != (_Refusing,)
-    return True  # a comparison for which something else answers
+        return error
+    return None
+
+
+@functools.cache
+def public_function(function: Callable[..., Any], are_tensors: tuple[bool, ...]) -> Any:
+    """The function that overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no
+    numbers."""
+    return _Probe.announced if _type_error_of(function, are_tensors, _Probe) is None else None
+
+
+@functools.cache
+def declines_by_type_error(function: Callable[..., Any], are_tensors: tuple[bool, ...]) -> bool:
+    """Whether the operator takes a TypeError for a NotImplemented (`TypeError_to_NotImplemented_` in python_variable_methods.cpp). It
+    raises none if it is a comparison for which something else answers."""
+    error = _type_error_of(function, are_tensors, _Refusing)
+    return error is None or error.args != (_Refusing,)
+
+
+def announced(fn: Callable[..., Any], args: list[VariableTracker]) -> Any:
+    """The function that overrides see when the program calls `fn`: `__mul__` is `mul`."""
+    if isinstance(fn, METHOD_DESCRIPTORS) and fn.__name__.startswith("__") and all(map(is_operand, args)):
+        return public_function(fn, tuple([isinstance(a, TensorVariable) for a in args])) or fn
+    return fn
 
 
 # -- tensors of a subclass
@@ -360,7 +354,7 @@ def unwrap(tensor: torch.Tensor) -> torch.Tensor:
 class TensorSubclassVariable(TensorVariable):
     """A tensor of a class with a `__torch_function__`."""
 
-    def __init__(self, proxy: Any, cls: type) -> None:
+    def __init__(self, proxy: TensorValue, cls: type) -> None:
         super().__init__(proxy)
         self.cls = cls
 
@@ -528,27 +522,11 @@ def pop_mode(tx: Frame) -> VariableTracker:
     return overrides.stack.modes.pop()
 
 
-@builtin(_C._len_torch_function_stack)
-def len_of_stack(tx: Frame) -> VariableTracker:
-    overrides = tx.tr.overrides
-    if overrides is not None:
-        return ConstantVariable(len(overrides.stack.modes))
-    return ConstantVariable(tx.tr.state.read(_C._len_torch_function_stack, ()))
-
-
 @builtin(_C._get_function_stack_at)
 def stack_at(tx: Frame, index: VariableTracker) -> VariableTracker:
     if tx.tr.overrides is None:
         return unsupported("torch-function-mode", "the stack of modes is read")
     return tx.tr.overrides.stack.modes[index.as_python_constant()]
-
-
-@builtin(_C._is_torch_function_mode_enabled)
-def is_mode_enabled(tx: Frame) -> VariableTracker:
-    overrides = tx.tr.overrides
-    if overrides is not None:
-        return boolean(overrides.has_mode)
-    return ConstantVariable(tx.tr.state.read(_C._is_torch_function_mode_enabled, ()))
 
 
 @builtin(_C._disabled_torch_function_impl)
@@ -602,12 +580,26 @@ def _arguments(tx: Frame, args: VariableTracker, kwargs: VariableTracker) -> tup
     return given, {name.as_python_constant(): value for name, value in kwargs.pairs()}
 
 
-@builtin(_C._is_torch_function_enabled)
-def is_enabled(tx: Frame) -> VariableTracker:
-    overrides = tx.tr.overrides
-    if overrides is not None:
-        return boolean(not overrides.ignores_subclasses)
-    return ConstantVariable(tx.tr.state.read(_C._is_torch_function_enabled, ()))
+_READS: dict[Any, Callable[[Overrides], int | bool]] = {
+    _C._len_torch_function_stack: lambda overrides: len(overrides.stack.modes),
+    _C._is_torch_function_mode_enabled: lambda overrides: overrides.has_mode,
+    _C._is_torch_function_enabled: lambda overrides: not overrides.ignores_subclasses,
+}
+"""Function that tells about the state of the protocol → its answer where the trace keeps that state."""
+
+
+def _read_of(
+    function: Callable[[], Any], answer: Callable[[Overrides], int | bool]
+) -> Callable[[Frame], VariableTracker]:
+    def handler(tx: Frame) -> VariableTracker:
+        overrides = tx.tr.overrides
+        return ConstantVariable(tx.tr.state.read(function, ()) if overrides is None else answer(overrides))
+
+    return handler
+
+
+for _function, _answer in _READS.items():
+    HANDLERS[_function] = _read_of(_function, _answer)
 
 
 # A device as a context manager is a mode that gives factory functions their device.
@@ -630,8 +622,8 @@ def exit_device(tx: Frame, self: VariableTracker, *exc: VariableTracker) -> Vari
     return FALSE
 
 
-def _returns(function: Any) -> None:
-    """A cached function without arguments: what it returned first is what it always returns."""
+def _returns(function: Callable[[], Any]) -> None:
+    """Model a cached function without arguments, which always returns the same object."""
     HANDLERS[function] = lambda tx: tx.tr.wrap(function(), tx.tr.constant_source(function()))
 
 
@@ -655,9 +647,7 @@ class DisableTorchFunctionVariable(VariableTracker):
 
     def emit_new(self, cg: Codegen) -> None:
         if self.entered is not None:
-            error = Unsupported("torch-function-mode", f"a break inside {self.cls.__name__}")
-            error.break_step = self.entered[0]
-            raise error
+            raise Unsupported("torch-function-mode", f"a break inside {self.cls.__name__}").at(self.entered[0])
         cg.load_callable(self.cls)
         cg.asm.call(0)
 
@@ -697,7 +687,7 @@ def _has_override(tx: Frame, *args: VariableTracker) -> VariableTracker:
     return boolean(_any_overrides(args))
 
 
-def _any_overrides(args: Any) -> bool:
+def _any_overrides(args: Iterable[VariableTracker]) -> bool:
     return any(overrides_torch_function(vt.python_type()) for vt in args)
 
 

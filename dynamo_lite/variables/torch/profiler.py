@@ -85,11 +85,8 @@ class ProfilerVariable(VariableTracker):
 
 
 def _unused(tx: Frame, cls: type) -> Unsupported:
-    saved = Unsupported(
-        "call-skipped-function", f"{cls.__module__}.{cls.__qualname__}, of which more than the block is used"
-    )
-    saved.break_step, saved.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
-    return saved
+    context = f"{cls.__module__}.{cls.__qualname__}, of which more than the block is used"
+    return Unsupported("call-skipped-function", context).at(tx.tr.failing_step(), tx.tr.user_stack())
 
 
 # -- profilers
@@ -190,7 +187,7 @@ _CALLBACKS = "run_callbacks_on_exit"
 
 @builtin(record_function.__enter__)
 def record_enter(tx: Frame, self: VariableTracker) -> VariableTracker:
-    """A profiler sees the graph, not what it was made of. Should the block be left after a break, there is nothing to end."""
+    """A profiler sees the graph, not the calls in it. If the block is left after a break, there is nothing to end."""
     self.tp_setattro(tx, _CALLBACKS, FALSE)
     return self
 

@@ -421,7 +421,7 @@ ConstantVariable.nb_divmod = _shared_slot(ConstantVariable.nb_divmod, _divmod)
 
 
 def specialized(vt: VariableTracker) -> VariableTracker:
-    """A number that varies as the constant that it is now, guarded; anything else as it is."""
+    """The present value of a number that varies, as a guarded constant; any other object itself."""
     return vt.constant() if isinstance(vt, tuple(SPECIALIZED)) else vt
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -59,6 +59,7 @@ from .tensor_slots import TORCHS
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.graph.core.meta import TensorMeta
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
@@ -66,7 +67,7 @@ _ABSENT = object()
 
 
 class TensorVariable(VariableTracker):
-    """A tensor or parameter (`cls`). `proxy` is its graph value, `attributes` what the traced code stored on it."""
+    """A tensor or parameter (`cls`). `proxy` is its graph value, `attributes` are the attributes that the traced code has set."""
 
     cls: type = torch.Tensor
     is_user_made = True  # `__len__` tells overrides that it is called
@@ -104,9 +105,7 @@ class TensorVariable(VariableTracker):
         cls = self.python_type()
         raw = class_attribute(cls, name)
         if cls not in TORCHS or raw is _ABSENT:
-            type_attribute(
-                tx, cls, name
-            )  # guards that it stays so; of torch's classes all that there is is guarded at once
+            type_attribute(tx, cls, name)  # guards that it stays so; torch's own classes don't change
         kind = type(raw)
         if kind in _METHOD_TYPES:
             # A tensor whose own dictionary hides a method is not worth a guard.
@@ -210,8 +209,7 @@ class TensorVariable(VariableTracker):
         if not config.capture_scalar_outputs:
             ask(tx.tr.graph, [self.proxy])
             unsupported("data-dependent-operator", f"{convert.__name__}({self.describe()})")
-        item = tx.tr.graph.call(tx, "call_method", "item", [self])
-        return item.nb_float(tx) if convert is float else item.nb_int(tx) if convert is int else item
+        return converted_item(tx, self, convert)
 
     # -- container
 
@@ -270,7 +268,7 @@ class TensorVariable(VariableTracker):
         self.emit_update(cg)
 
     def _emit_version(self, cg: Codegen) -> None:
-        """What stands for the tensor since an assignment has been changed in place so many times."""
+        """Advance the version counter by the changes in place since the assignment."""
         try:
             leaf = cg.tr.graph.passes.leaves.made.get(self.proxy)
             n = versions(cg.tr.graph, (*self.replaced.nodes, *(() if leaf is None else leaf.nodes)))
@@ -309,7 +307,7 @@ class TensorVariable(VariableTracker):
 
 
 class TensorData(NamedTuple):
-    """The last assignment to the `data` of a tensor: `data` is what it got; the `nodes` make what stands for the tensor after each
+    """The last assignment to the `data` of a tensor: `data` is the assigned tensor; the `nodes` make the values of the tensor after each
     assignment."""
 
     data: TensorVariable
@@ -331,7 +329,7 @@ def torchs_slots(vt: TensorVariable) -> type[TensorVariable]:
 
 
 def is_operand(vt: VariableTracker) -> bool:
-    """True for what a tensor operator accepts on its other side: tensors and numbers. Anything else has its own say."""
+    """Whether a tensor operator accepts an object as its other operand: tensors and numbers. The methods of other objects are asked."""
     if isinstance(vt, TensorVariable):
         return True
     return issubclass(vt.python_type(), _NUMBERS)
@@ -339,6 +337,14 @@ def is_operand(vt: VariableTracker) -> bool:
 
 _numpy = sys.modules.get("numpy")
 _NUMBERS = (int, float, complex) if _numpy is None else (int, float, complex, _numpy.number, _numpy.bool_)
+
+
+def converted_item(
+    tx: Frame, vt: TensorVariable | ValueVariable, convert: Callable[[Any], int | float]
+) -> VariableTracker:
+    """The only element of a tensor as a number of the graph."""
+    item = tx.tr.graph.call(tx, "call_method", "item", [vt])
+    return item.nb_float(tx) if convert is float else item.nb_int(tx) if convert is int else item
 
 
 def operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
@@ -361,24 +367,27 @@ FOREIGN_ARGUMENTS: dict[type, Callable[..., list[VariableTracker]]] = {}
 """The same for functions and methods of torch → function(tx, function, arguments, keywords) → the arguments that the graph can have."""
 
 
-def _binary(function: Callable[..., Any]) -> Any:
-    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-        if not (is_operand(v) and is_operand(w)):
-            return NOT_IMPLEMENTED
-        return operate(tx, function, [v, w])
+def set_operators(
+    model: type[VariableTracker],
+    is_operand: Callable[[VariableTracker], bool],
+    operate: Callable[[Frame, Callable[..., Any], list[Any]], VariableTracker],
+) -> None:
+    """Give a model the slots of all operators: `operate(tx, function, operands)` if all are operands."""
 
-    return staticmethod(slot)
+    def binary(function: Callable[..., Any]) -> Callable[..., VariableTracker]:
+        def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
+            return operate(tx, function, [v, w]) if is_operand(v) and is_operand(w) else NOT_IMPLEMENTED
+
+        return slot
+
+    for function, row in BINARY_OPS.items():
+        if function is not divmod:
+            setattr(model, row.inplace or row.slot, staticmethod(binary(function)))
+    for function, (slot, _) in UNARY_OPS.items():
+        setattr(model, slot, lambda self, tx, f=function: operate(tx, f, [self]))
 
 
-def _unary(function: Callable[..., Any]) -> Any:
-    return lambda self, tx: operate(tx, function, [self])
-
-
-for _function, _row in BINARY_OPS.items():
-    if _function is not divmod:
-        setattr(TensorVariable, _row.inplace or _row.slot, _binary(_function))
-for _function, (_slot, _) in UNARY_OPS.items():
-    setattr(TensorVariable, _slot, _unary(_function))
+set_operators(TensorVariable, is_operand, operate)
 
 
 # -- the class
@@ -390,7 +399,7 @@ _attributes: dict[tuple[type, str], Any] = {}
 
 
 def class_attribute(cls: type, name: str) -> Any:
-    """The raw class attribute of a tensor class. What torch's own classes have doesn't change, so it is remembered and not guarded."""
+    """The raw class attribute of a tensor class. Attributes of torch's own classes don't change: they are cached and not guarded."""
     found = _attributes.get((cls, name))
     if found is None:
         found = next((dict_of(base)[name] for base in mro_of(cls) if name in dict_of(base)), _ABSENT)
@@ -399,7 +408,7 @@ def class_attribute(cls: type, name: str) -> Any:
     return found
 
 
-def _is_torchs_own(raw: Any) -> bool:
+def _is_torchs_own(raw: object) -> bool:
     if isinstance(raw, types.FunctionType):
         return raw.__module__ in ("torch._tensor", "torch.nn.parameter")
     return isinstance(raw, types.MethodDescriptorType | types.GetSetDescriptorType | types.WrapperDescriptorType)
@@ -413,7 +422,7 @@ def known_item(vt: TensorVariable) -> Any:
     return fake.constant.item()
 
 
-def _numbers(args: Any, kwargs: Any) -> Any:
+def _numbers(args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker] | None) -> Any:
     """`MODELS.numbers`."""
     changed = False
 
@@ -443,15 +452,17 @@ def dimension(vt: TensorVariable, dim: int) -> VariableTracker:
 
 # -- attributes implemented in C
 
-GETTERS: dict[Any, Callable[[Any, TensorVariable], VariableTracker]] = {}
+Getter = Callable[[Any, TensorVariable], VariableTracker]
+
+GETTERS: dict[Any, Getter] = {}
 """Real getset descriptor → function(tx, tensor tracker)."""
 
 SETTERS: dict[str, Callable[[Any, TensorVariable, VariableTracker | None], None]] = {}
 """Name of a getset descriptor that can be written → function(tx, tensor tracker, value or None)."""
 
 
-def _getter(*names: str) -> Callable[[Any], Any]:
-    def decorate(function: Any) -> Any:
+def _getter(*names: str) -> Callable[[Getter], Getter]:
+    def decorate(function: Getter) -> Getter:
         for name in names:
             if name in _BASE.__dict__:
                 GETTERS[_BASE.__dict__[name]] = function
@@ -471,18 +482,8 @@ def metadata(self: TensorVariable, value: object, method: str, *args: Any) -> Va
     return MODELS.number(value, ("method", self.proxy, method, *args))
 
 
-_DEVICE_FLAGS = {
-    "is_cpu": "cpu",
-    "is_cuda": "cuda",
-    "is_ipu": "ipu",
-    "is_maia": "maia",
-    "is_meta": "meta",
-    "is_mps": "mps",
-}
-_DEVICE_FLAGS.update(is_mtia="mtia", is_vulkan="vulkan", is_xla="xla", is_xpu="xpu")
-
-for _name, _type in _DEVICE_FLAGS.items():
-    _meta_getter(_name, lambda meta, kind=_type: meta.device.type == kind)
+for _type in "cpu cuda ipu maia meta mps mtia vulkan xla xpu".split():
+    _meta_getter(f"is_{_type}", lambda meta, kind=_type: meta.device.type == kind)
 for _name in ("dtype", "device", "layout", "ndim", "requires_grad"):
     _meta_getter(_name, operator.attrgetter(_name))
 _meta_getter("itemsize", lambda meta: meta.dtype.itemsize)
@@ -572,11 +573,7 @@ def _set_grad(tx: Frame, self: TensorVariable, value: VariableTracker | None) ->
         unsupported(FAKE_INPUTS, "assignment of a gradient, where one of the tensors is a FakeTensor")
     if value is not None and not is_none(value):
         mine, other = self.proxy.meta, value.proxy.meta if isinstance(value, TensorVariable) else None
-        if (
-            value is self
-            or other is None
-            or (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device)
-        ):
+        if value is self or other is None or _is_of_another_kind(mine, other):
             unsupported("tensor-attribute", f"assignment of {value.describe()} to a grad")
     self.store(tx, "grad", value if value is not None else ConstantVariable(None))
 
@@ -658,13 +655,13 @@ def _set_data(tx: Frame, self: TensorVariable, value: VariableTracker | None) ->
     self.proxy.tracker = self
 
 
-def _is_of_another_kind(mine: Any, other: Any) -> bool:
+def _is_of_another_kind(mine: TensorMeta, other: TensorMeta) -> bool:
     """Whether gradients of a tensor with this data are no gradients of the tensor as it was."""
     return (mine.shape, mine.dtype, mine.device) != (other.shape, other.dtype, other.device)
 
 
 def _become(tx: Frame, self: TensorVariable, value: TensorVariable) -> None:
-    """A leaf of which nothing made from here on has gradients yet is another one: that of other data."""
+    """Assignment of other data to a leaf whose gradients nothing uses yet: from here on it is a new leaf with that data."""
     graph = tx.tr.graph
     before = _original(self)
     data = graph.call(tx, "call_method", "detach", [value])
@@ -688,8 +685,8 @@ def _is_described(vt: TensorVariable) -> bool:
     return vt.proxy.meta.interned or type(vt.proxy.meta) is not LiveMeta
 
 
-def _check_replaceable(tx: Frame, self: TensorVariable, other: Any) -> None:
-    """An operator that keeps a tensor for its gradient finds in it what was assigned since: the graph has to end before."""
+def _check_replaceable(tx: Frame, self: TensorVariable, other: TensorMeta) -> None:
+    """Break before an assignment to a tensor that an operator has saved for its gradient: it would find the new data in it."""
     graph, mine = tx.tr.graph, self.proxy.meta
     if graph.scope is not None and (self.source is not None or mine.requires_grad):
         unsupported("tensor-attribute", "assignment to the data of a tensor from outside of a body")
@@ -730,7 +727,7 @@ SETTERS.update(grad=_set_grad, requires_grad=_set_requires_grad, data=_set_data)
 
 
 def _attribute_by_name(name: str) -> tuple[Any, Any]:
-    """Getter and setter for those who have the descriptor in hand."""
+    """Getter and setter of a descriptor that the program calls itself."""
     return (
         lambda tx, tensor: tensor.tp_getattro(tx, name),
         lambda tx, tensor, value: tensor.tp_setattro(tx, name, value),
@@ -778,7 +775,9 @@ def pack_value(packing: Packing, vt: ValueVariable) -> Any:
 
 
 @constructor(torch.nn.Parameter)
-def new_parameter(tx: Frame, cls: VariableTracker, data: Any = None, requires_grad: Any = None) -> VariableTracker:
+def new_parameter(
+    tx: Frame, cls: VariableTracker, data: VariableTracker | None = None, requires_grad: VariableTracker | None = None
+) -> VariableTracker:
     wanted = requires_grad is None or requires_grad.as_python_constant()
     call = tx.tr.graph.call
     if data is None:

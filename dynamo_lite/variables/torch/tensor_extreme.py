@@ -87,7 +87,7 @@ class ExtremeChoice:
         self.node = tx.tr.graph.node(chosen.proxy)
         self.writes_before = len(tx.tr.graph.passes.versions.writes)
         self.error = Unsupported("data-dependent-branch", chosen.describe())
-        self.error.break_step, self.error.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
+        self.error.at(tx.tr.failing_step(), tx.tr.user_stack())
 
     def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
         """Raise `Unsupported` if somebody could tell."""

@@ -54,7 +54,7 @@ def ass_subscript(self: TensorVariable, tx: Frame, key: VariableTracker, value: 
 
 
 def _arrays_as_tensors(tx: Frame, key: VariableTracker) -> VariableTracker:
-    """The key with tensors in the place of its arrays of ints. An array by itself may mean a tuple of its rows."""
+    """The key with tensors for its arrays of ints. An array that is the whole key may mean a tuple of its rows."""
     if isinstance(key, TupleVariable) and any(map(_is_array_of_ints, key.items)):
         return TupleVariable([alias(tx, item) if _is_array_of_ints(item) else item for item in key.items])
     return alias(tx, key) if _is_array_of_ints(key) and key.proxy.meta.ndim == 1 else key

@@ -82,26 +82,6 @@ def tensor_is_contiguous(
     return ConstantVariable(self.proxy.meta.is_contiguous(wanted))
 
 
-@method(T.__len__)
-def tensor_len(tx: Frame, self: TensorVariable) -> VariableTracker:
-    return torchs_slots(self).mp_length(self, tx)
-
-
-@method(T.__iter__)
-def tensor_iter(tx: Frame, self: TensorVariable) -> VariableTracker:
-    return torchs_slots(self).tp_iter(self, tx)
-
-
-@method(T.__hash__)
-def tensor_hash(tx: Frame, self: TensorVariable) -> VariableTracker:
-    return torchs_slots(self).tp_hash(self, tx)
-
-
-@method(T.__contains__)
-def tensor_contains(tx: Frame, self: TensorVariable, item: VariableTracker) -> VariableTracker:
-    return torchs_slots(self).sq_contains(self, tx, item)
-
-
 @method(T.__repr__)
 def tensor_repr(tx: Frame, self: TensorVariable, *, tensor_contents: VariableTracker | None = None) -> VariableTracker:
     return torchs_slots(self).tp_repr(self, tx) if is_none(tensor_contents) else unsupported("format", self.describe())
@@ -122,22 +102,21 @@ def tensor_format(tx: Frame, self: TensorVariable, format_spec: VariableTracker)
     return torchs_slots(self).tp_repr(self, tx) if not spec.endswith("c") else unsupported("format", self.describe())
 
 
-def _from_meta(*names: str, read: Callable[[Any], Any]) -> None:
-    for name in names:
-        descriptor = getattr(T, name, None)
-        if descriptor is not None and descriptor not in HANDLERS:
-            HANDLERS[descriptor] = lambda tx, self: ConstantVariable(read(self.proxy.meta))
-
-
-_from_meta("dim", "ndimension", read=lambda meta: meta.ndim)
-_from_meta("element_size", read=lambda meta: meta.dtype.itemsize)
-_from_meta("is_floating_point", read=lambda meta: meta.dtype.is_floating_point)
-_from_meta("is_complex", read=lambda meta: meta.dtype.is_complex)
-_from_meta("is_signed", read=lambda meta: meta.dtype.is_signed)
-_from_meta("get_device", read=lambda meta: -1 if meta.device.type in ("cpu", "meta") else meta.device.index)
-_from_meta("is_conj", read=lambda meta: meta.live and meta.fake.is_conj())
-_from_meta("is_neg", read=lambda meta: meta.live and meta.fake.is_neg())
-_from_meta("is_distributed", read=lambda meta: False)
+_FROM_META: dict[str, Callable[[Any], Any]] = {
+    "dim": lambda meta: meta.ndim,
+    "ndimension": lambda meta: meta.ndim,
+    "element_size": lambda meta: meta.dtype.itemsize,
+    "is_floating_point": lambda meta: meta.dtype.is_floating_point,
+    "is_complex": lambda meta: meta.dtype.is_complex,
+    "is_signed": lambda meta: meta.dtype.is_signed,
+    "get_device": lambda meta: -1 if meta.device.type in ("cpu", "meta") else meta.device.index,
+    "is_conj": lambda meta: meta.live and meta.fake.is_conj(),
+    "is_neg": lambda meta: meta.live and meta.fake.is_neg(),
+    "is_distributed": lambda meta: False,
+}
+for _name, _read in _FROM_META.items():
+    if hasattr(T, _name):
+        HANDLERS.setdefault(getattr(T, _name), lambda tx, self, *, read=_read: ConstantVariable(read(self.proxy.meta)))
 
 
 @method(T.is_coalesced)
@@ -236,85 +215,39 @@ MAX_ITEMS = 64
 """Numbers of one dimension that become values of the graph."""
 
 
-for _name, _slot in {
-    "__bool__": TensorVariable.nb_bool,
-    "__nonzero__": TensorVariable.nb_bool,
-    "is_nonzero": TensorVariable.nb_bool,
-    "__int__": TensorVariable.nb_int,
-    "__long__": TensorVariable.nb_int,
-    "__index__": TensorVariable.nb_index,
-    "__float__": TensorVariable.nb_float,
+# These call the slot of torch's own, whatever the class of the tensor defines.
+for _name, _slot in {"__len__": "mp_length", "__iter__": "tp_iter", "__hash__": "tp_hash"}.items():
+    HANDLERS[getattr(T, _name)] = lambda tx, self, *, slot=_slot: getattr(torchs_slots(self), slot)(self, tx)
+for _name, _slot in {"__contains__": "sq_contains", "__getitem__": "mp_subscript"}.items():
+    HANDLERS[getattr(T, _name)] = lambda tx, self, key, *, slot=_slot: getattr(torchs_slots(self), slot)(self, tx, key)
+HANDLERS[T.__setitem__] = lambda tx, self, key, value: torchs_slots(self).mp_ass_subscript(self, tx, key, value)
+for _number_slot, _names in {
+    TensorVariable.nb_bool: "__bool__ __nonzero__ is_nonzero",
+    TensorVariable.nb_int: "__int__ __long__",
+    TensorVariable.nb_index: "__index__",
+    TensorVariable.nb_float: "__float__",
 }.items():
-    HANDLERS[getattr(T, _name)] = lambda tx, self, slot=_slot: slot(self, tx)
+    for _name in _names.split():
+        HANDLERS[getattr(T, _name)] = lambda tx, self, *, slot=_number_slot: slot(self, tx)
 HANDLERS[torch.is_nonzero] = HANDLERS[T.is_nonzero]
-
-
-@method(T.__getitem__)
-def tensor_getitem(tx: Frame, self: TensorVariable, key: VariableTracker) -> VariableTracker:
-    return torchs_slots(self).mp_subscript(self, tx, key)
-
-
-@method(T.__setitem__)
-def tensor_setitem(tx: Frame, self: TensorVariable, key: VariableTracker, value: VariableTracker) -> None:
-    torchs_slots(self).mp_ass_subscript(self, tx, key, value)
 
 
 # -- what a graph can't hold
 
 
-def _refused(slug: str, *names: str) -> None:
-    for name in names:
-        descriptor = getattr(T, name, None)
-        if descriptor is not None:
-            refuse(slug, descriptor, context=f"Tensor.{name}")
-
-
-_refused(
-    "data-dependent-operator",
-    "__complex__",
-    "equal",
-    "allclose",
-)
-# The number of elements that a sparse tensor stores is data; a fake one stores none.
-_refused(
-    "dynamic-shape-operator",
-    *("_nnz", "_values", "_indices", "values", "indices", "crow_indices", "col_indices", "ccol_indices", "row_indices"),
-)
-_refused("numpy", "__array__", "__array_wrap__")
-_refused(
-    "tensor-attribute",
-    *("data_ptr", "storage", "untyped_storage", "_typed_storage", "storage_type", "set_", "is_set_to"),
-    *(
-        "is_pinned",
-        "pin_memory",
-        "is_shared",
-        "share_memory_",
-        "apply_",
-        "map_",
-        "map2_",
-        "module_load",
-        "record_stream",
-    ),
-    *(
-        "__deepcopy__",
-        "__reduce_ex__",
-        "__setstate__",
-        "__dlpack__",
-        "__dlpack_device__",
-        "__dir__",
-        "_use_count",
-        "_fix_weakref",
-    ),
-    *(
-        "reinforce",
-        "_is_view",
-        "has_names",
-        "rename",
-        "rename_",
-        "align_to",
-        "refine_names",
-    ),
-)
+_REFUSED = {
+    "data-dependent-operator": "__complex__ equal allclose",
+    # The number of elements that a sparse tensor stores is data; a fake one stores none.
+    "dynamic-shape-operator": "_nnz _values _indices values indices crow_indices col_indices ccol_indices row_indices",
+    "numpy": "__array__ __array_wrap__",
+    "tensor-attribute": "data_ptr storage untyped_storage _typed_storage storage_type set_ is_set_to is_pinned pin_memory"
+    " is_shared share_memory_ apply_ map_ map2_ module_load record_stream __deepcopy__ __reduce_ex__ __setstate__ __dlpack__"
+    " __dlpack_device__ __dir__ _use_count _fix_weakref reinforce _is_view has_names rename rename_ align_to refine_names",
+}
+for _slug, _names in _REFUSED.items():
+    for _name in _names.split():
+        if hasattr(T, _name):
+            refuse(_slug, getattr(T, _name), context=f"Tensor.{_name}")
 
 
 @builtin(markers.mark_static)

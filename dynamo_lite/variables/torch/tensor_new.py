@@ -80,7 +80,7 @@ def tensor(
 
 @builtin(torch.asarray)
 def asarray(tx: Frame, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
-    """`torch.asarray`: as `as_tensor` for an array and what is within."""
+    """`torch.asarray`: the same as `as_tensor` for arrays and sequences of tensors."""
     if isinstance(obj, ArrayVariable) or (_tensors_within(obj) and not isinstance(obj, TensorVariable)):
         if set(options) <= {"dtype", "device"}:
             return as_tensor(tx, obj, **options)
@@ -176,7 +176,7 @@ def _stack(tx: Frame, vt: VariableTracker, dtype: torch.dtype) -> VariableTracke
 
 
 def _check_data(args: tuple[VariableTracker, ...], dtype: torch.dtype, what: str) -> None:
-    """Break for sequences of what is no number to the graph, or is another one."""
+    """Break for sequences of tensors, and of numpy's scalars that torch converts to another number."""
     if any(_tensors_within(a) and not isinstance(a, TensorVariable) for a in args):
         unsupported("data-dependent-operator", f"{what} of tensors")
     if not (dtype.is_floating_point or dtype.is_complex) and any(map(holds_inexact_scalars, args)):

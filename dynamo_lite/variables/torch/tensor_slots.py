@@ -1,7 +1,7 @@
 """Special methods that a subclass of tensors defines.
 
 Input: the model of a tensor of such a class. Output: the same object with slots that call these methods; the others stay those of tensors.
-Invariant: what a class of the program does not define is what torch does.
+Invariant: a special method that no class of the program defines is torch's.
 Mirrors `slot_nb_*` of `Objects/typeobject.c`.
 """
 

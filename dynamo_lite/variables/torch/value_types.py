@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import operator
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -29,7 +29,7 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVar
 from dynamo_lite.variables.protocol.descr import type_lookup
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, PURE, constructor, method
 from dynamo_lite.variables.protocol.native import emit_all
-from dynamo_lite.variables.protocol.wrap import builds
+from dynamo_lite.variables.protocol.wrap import builds, guarded
 
 from .graph_args import SEQUENCES
 
@@ -44,31 +44,15 @@ if TYPE_CHECKING:
 _BY_IDENTITY = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 
 
-@builds(*_BY_IDENTITY, torch.Generator)
-def build_singleton(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
-    tr.guard(source, ir.IS, value)
-    return ConstantVariable(value, source)
-
-
-@builds(torch.device, torch.finfo, torch.iinfo)
-def build_by_value(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
-    if isinstance(value, torch.device):
-        tr.guard(source, ir.EQUALS, value)
-    else:
-        tr.guard(source, ir.IS, value)
-    return ConstantVariable(value, source)
-
-
 # Enumerations of pybind11: values compare by their number; reading one from C makes another object.
 _MODULES = [torch._C, *(m for m in vars(torch._C).values() if isinstance(m, types.ModuleType))]
 _ENUMERATIONS = {c for m in _MODULES for c in vars(m).values() if isinstance(c, type) and hasattr(c, "__members__")}
 
 
-@builds(*_ENUMERATIONS)
-def build_enumerator(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
-    tr.guard(source, ir.EQUALS, value)
-    return ConstantVariable(value, source)
+_ENGINE = type(torch.autograd.Variable._execution_engine)
 
+builds(*_BY_IDENTITY, torch.Generator, torch.finfo, torch.iinfo, _ENGINE)(guarded(ir.IS, ConstantVariable))
+builds(torch.device, *_ENUMERATIONS)(guarded(ir.EQUALS, ConstantVariable))
 
 _PYBIND11_METACLASS = type(torch._C._SDPBackend)
 
@@ -113,10 +97,7 @@ class SchemaVariable(ConstantVariable):
     tp_repr = tp_str
 
 
-@builds(torch._C.FunctionSchema, torch._C.Argument)
-def build_schema(tr: Trace, value: object, source: GuardNode | None) -> SchemaVariable:
-    tr.guard(source, ir.IS, value)
-    return SchemaVariable(value, source)
+builds(torch._C.FunctionSchema, torch._C.Argument)(guarded(ir.IS, SchemaVariable))
 
 
 # -- torch._VF
@@ -129,10 +110,7 @@ class FunctionsModuleVariable(ModuleVariable):
         return tx.tr.build_constant_object(getattr(self.value, name))
 
 
-@builds(type(torch._VF))
-def build_functions_module(tr: Trace, value: Any, source: GuardNode | None) -> FunctionsModuleVariable:
-    tr.guard(source, ir.IS, value)
-    return FunctionsModuleVariable(value, source)
+builds(type(torch._VF))(guarded(ir.IS, FunctionsModuleVariable))
 
 
 # -- torch.Size
@@ -197,8 +175,8 @@ def new_size(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None =
 def with_named_size(
     args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> tuple[list[VariableTracker], dict[str, VariableTracker]]:
-    """The arguments of a legacy constructor, with a size in the place of the data named as what it is. In the graph it is a tuple,
-    which would be taken for data."""
+    """The arguments of a legacy constructor, with a `torch.Size` passed as `size=`. In the graph it is a tuple, which would be taken
+    for data."""
     if len(args) == 1 and isinstance(args[0], SizeVariable):
         return [], {"size": args[0], **kwargs}
     return args, kwargs

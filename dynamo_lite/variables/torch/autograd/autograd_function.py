@@ -2,7 +2,8 @@
 
 Input: calls of `Function.apply`. Output: the call of `forward` where no gradient will be asked for, else one node with `forward` and
 `backward` as bodies.
-Invariant: `backward` is followed when `forward` is, with gradients like the outputs; what it reads of `ctx` is what `forward` left there.
+Invariant: `backward` is followed when `forward` is, with gradients like the outputs; it reads from `ctx` the values that `forward` stored
+there.
 Mirrors `torch/csrc/autograd/custom_function.cpp` and `torch/autograd/function.py`.
 """
 
@@ -270,7 +271,7 @@ class _Node:
         self.values = list(dict.fromkeys([*(t.proxy for t in self.tensors), *body.lifted]))
 
     def add(self) -> VariableTracker:
-        """Add the node; what `apply` returns."""
+        """Add the node, and return the result of `apply`."""
         tx, values, outputs = self.tx, self.values, self.outputs
         graph, leaves = tx.tr.graph, outputs.leaves_in_order
         dirty = [values.index(t.proxy) for t in self.tensors if any(t is d for d in self.marks.dirty)]
@@ -330,7 +331,7 @@ def _name(cls: type) -> str:
 def _follow_backward(
     tx: Frame, call: ApplyCall, context: object, outputs: Outputs, absent: tuple[int, ...]
 ) -> CapturedBody:
-    """The body of `backward`, which gets None as the gradients of the outputs `absent` and of what is no tensor."""
+    """The body of `backward`, which gets None as the gradient of each output in `absent` and of each object that is no tensor."""
     body = tx.tr.graph.open_body()
     with body:
         grads: list[Any] = [cotangent(body, output) for output in outputs.leaves_in_order]
@@ -401,8 +402,8 @@ def _gradients(tx: Frame, backward: CapturedBody, inputs: list[Any], tensors: li
 
 
 class BackwardClassVariable(VariableTracker):
-    """The class of the backward nodes of an `autograd.Function` that the traced code makes. It has a number that counts such classes,
-    so it is made when and if the function's class is, and nobody can look into it before."""
+    """The class of the backward nodes of an `autograd.Function` that the traced code makes. torch numbers these
+    classes, so it is made together with the class of the function, and no attribute of it is known before."""
 
     source = None
 

@@ -1,9 +1,9 @@
 """Backward passes of the traced code through calls of modules that have backward hooks.
 
-Input: what is differentiated, and the leaves. Output: nodes for the stages of the pass; between them, the hooks are followed as calls
-that the traced code makes.
-Invariant: a hook is called when autograd would call it, with the gradients that have arrived by then; leaves that nothing more can
-come to have their gradients by then.
+Input: the tensors that are differentiated, and the leaves. Output: nodes for the stages of the pass; between them, the hooks are followed
+as calls that the traced code makes.
+Invariant: a hook is called when autograd would call it, with the gradients that have arrived by then; leaves whose gradient
+is complete have it by then.
 Mirrors `torch/utils/hooks.py`.
 """
 
@@ -27,25 +27,16 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_n
 from dynamo_lite.variables.torch.subclasses.fake_tensor import FakeTensorVariable
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+from .hooks import TraceEffectVariable
 from .module_hooks import BackwardHookVariable, hooks_of
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
-    from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.interp.frame import Frame
 
 
-class WarningsVariable(VariableTracker):
+class WarningsVariable(TraceEffectVariable):
     """Warnings that a backward pass gives, in generated code."""
-
-    mutated = True
-
-    def __init__(self, tr: Trace) -> None:
-        self.source = tr.constant_source(self)
-        self.value = self
-
-    def python_type(self) -> type:
-        return WarningsVariable
 
     def emit_update(self, cg: Codegen) -> None:
         cg.load_callable(module_hooks.warn_of_no_arguments)
@@ -247,7 +238,7 @@ def replaced_gradient(tx: Frame, hook: VariableTracker, gradient: VariableTracke
 
 
 def check_like(grad: Any, given: VariableTracker) -> None:
-    """Break before what autograd refuses in the place of a gradient."""
+    """Break for a value that autograd refuses as a gradient."""
     if grad is None or type(given) not in (TensorVariable, FakeTensorVariable):
         unsupported(SLUG, "a backward hook that returns a gradient for none, or something else")
     old, new = grad.proxy.meta, given.proxy.meta

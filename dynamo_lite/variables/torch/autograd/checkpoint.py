@@ -22,7 +22,6 @@ from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import FALSE, TRUE, is_constant, is_none
 from dynamo_lite.variables.protocol.dispatch import method
-from dynamo_lite.variables.protocol.wrap import builds
 from dynamo_lite.variables.stdlib.functools import PartialVariable
 from dynamo_lite.variables.torch.body import (
     REGION,
@@ -34,7 +33,6 @@ from dynamo_lite.variables.torch.body import (
     operator_model,
 )
 from dynamo_lite.variables.torch.tensor import TensorVariable
-from dynamo_lite.variables.torch.value_types import build_singleton
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -108,7 +106,6 @@ def _tagged(tx: Frame, function: object, *args: Any, **kwargs: Any) -> VariableT
 
 
 _Engine = type(Variable._execution_engine)
-builds(_Engine)(build_singleton)
 
 
 @method(_Engine.is_checkpoint_valid)

@@ -186,7 +186,7 @@ def tensor_backward(
 def backward(
     tx: Frame, outputs: list[Any], given: Any, retain_graph: Any, create_graph: Any, inputs: Any
 ) -> VariableTracker:
-    """Gradients by the given leaves, else by all that the outputs depend on, added to what these have."""
+    """Add gradients to the `grad` of the given leaves, or of all leaves that the outputs depend on."""
     wanted = None if is_none(inputs) else _sequence(tx, inputs)
     with _apart(tx, wanted or []):
         return _backward(tx, outputs, given, retain_graph, create_graph, wanted)
@@ -245,7 +245,7 @@ _SET_GRAD = torch._C._set_grad_enabled
 
 @contextmanager
 def _without_grad(tx: Frame) -> Iterator[None]:
-    """As autograd runs what it calls."""
+    """Run the block in the grad mode in which autograd calls hooks: off."""
     grad_mode = torch.is_grad_enabled()
     tx.tr.state.write(_SET_GRAD, (False,))
     yield
@@ -289,7 +289,7 @@ def _each_once(tx: Frame, wanted: list[Any]) -> list[Any]:
 
 
 def _check_engine(tx: Frame) -> None:
-    """Refuse what looks at the engine while it runs: reducers of distributed modules hang on its nodes."""
+    """Refuse settings that observe the engine while it runs: reducers of distributed modules are hooks on its nodes."""
     if torch.is_anomaly_enabled():
         unsupported(SLUG, "backward in anomaly mode")
     if not _is_alone():

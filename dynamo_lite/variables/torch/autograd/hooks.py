@@ -11,7 +11,7 @@ Mirrors `torch/_tensor.py`, `torch/utils/hooks.py` and `torch/csrc/autograd/pyth
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import torch
 from torch.fx import Node
@@ -84,9 +84,7 @@ class HookHandleVariable(VariableTracker):
         """Register the hook."""
         node = self.tensor.proxy.node
         if self.removed or self.node is not None or (node is not None and node.op != "placeholder"):
-            error = Unsupported(SLUG, "a handle, or a tensor that is changed in place")
-            error.break_step = self.step
-            raise error
+            raise Unsupported(SLUG, "a handle, or a tensor that is changed in place").at(self.step)
         cg.load_callable(self.register if self.number is None else registered_as)
         if self.number is not None:
             cg.load(self.number)
@@ -113,7 +111,7 @@ class FollowedHandleVariable(HookHandleVariable):
         self.removed = True
 
     def leave(self) -> None:
-        """A gradient from outside is to come by: the hook has to be registered there."""
+        """A gradient from outside of the graph will reach the tensor: the hook has to be registered outside as well."""
         if not self.removed:
             self.error.break_step = self.step
             leave_before(self.tr, self.tensor, self.error)
@@ -152,18 +150,34 @@ def registered_as(number: int, register: Any, tensor: torch.Tensor, hook: object
         RemovableHandle.next_id = max(following, RemovableHandle.next_id)
 
 
-class RegistrationsVariable(VariableTracker):
-    """The hooks that the traced code registers on tensors which existed before, in order."""
+class TraceEffectVariable(VariableTracker):
+    """Something that generated code does once after the graph, or that is checked then; no object of the program."""
 
     mutated = True
 
     def __init__(self, tr: Trace) -> None:
         self.source = tr.constant_source(self)
         self.value = self
-        self.handles: list[HookHandleVariable] = []
 
     def python_type(self) -> type:
-        return RegistrationsVariable
+        return type(self)
+
+    @classmethod
+    def of(cls, tr: Trace) -> Self:
+        """The one of a trace."""
+        found = next((vt for vt in tr.mutations if isinstance(vt, cls)), None)
+        if found is None:
+            found = cls(tr)
+            tr.mutations.append(found)
+        return found
+
+
+class RegistrationsVariable(TraceEffectVariable):
+    """The hooks that the traced code registers on tensors which existed before, in order."""
+
+    def __init__(self, tr: Trace) -> None:
+        super().__init__(tr)
+        self.handles: list[HookHandleVariable] = []
 
     def children(self) -> Any:
         return [child for handle in self.handles for child in handle.children()]
@@ -175,15 +189,6 @@ class RegistrationsVariable(VariableTracker):
             elif not handle.removed:
                 cg.load(handle)
                 cg.asm.pop_top()
-
-    @staticmethod
-    def of(tr: Trace) -> RegistrationsVariable:
-        """The hooks of a trace."""
-        found = next((vt for vt in tr.mutations if isinstance(vt, RegistrationsVariable)), None)
-        if found is None:
-            found = RegistrationsVariable(tr)
-            tr.mutations.append(found)
-        return found
 
 
 def registered(tr: Trace) -> list[HookHandleVariable]:
@@ -233,7 +238,7 @@ def _to_be_followed(tx: Frame, tensor: TensorVariable, hook: VariableTracker, er
 
 @whole
 def _in_graph(tx: Frame, tensor: TensorVariable, hook: VariableTracker) -> VariableTracker:
-    """One node: the tensor, the hook's body, and what that uses."""
+    """One node, of the tensor, the hook's body, and the values from outside that the body uses."""
     graph = tx.tr.graph
     if graph.scope is not None:
         unsupported(SLUG, "a hook in the body of a higher-order operator")

@@ -37,7 +37,7 @@ SLUG = "hook-registration"
 
 
 class BackwardHookVariable(InstanceVariable):
-    """A `BackwardHook`; `call` is what stands for it in the graph."""
+    """A `BackwardHook`; `call` is its node in the graph."""
 
     call: HookCallVariable | None = None
     n_args = 0
@@ -45,9 +45,7 @@ class BackwardHookVariable(InstanceVariable):
 
     def emit_new(self, cg: Codegen) -> None:
         if self.call is not None:
-            error = Unsupported(SLUG, "the graph ends inside of a module with backward hooks")
-            error.break_step = self.call.step
-            raise error
+            raise Unsupported(SLUG, "the graph ends inside of a module with backward hooks").at(self.call.step)
         super().emit_new(cg)
 
 
@@ -107,7 +105,7 @@ def _are_tracked(items: list[VariableTracker]) -> bool:
 def _through(
     tx: Frame, hook: BackwardHookVariable, function: object, items: list[VariableTracker], *sizes: int
 ) -> list[VariableTracker]:
-    """The items with their tensors replaced by those that come out of a node."""
+    """The items, with each tensor replaced by a result of a new node."""
     if tx.tr.graph.scope is not None:
         unsupported(SLUG, "a module with backward hooks in the body of a higher-order operator")
     if hook.source is not None:
@@ -146,7 +144,7 @@ def _new_call(tx: Frame, hook: BackwardHookVariable) -> HookCallVariable:
 
 
 def hooks_of(tx: Frame, hook: BackwardHookVariable) -> list[list[VariableTracker]]:
-    """The hooks, and those before them."""
+    """The backward hooks and the backward pre-hooks."""
     return [tx.tr.unpack(tx, hook.tp_getattro(tx, name)) for name in ("user_hooks", "user_pre_hooks")]
 
 

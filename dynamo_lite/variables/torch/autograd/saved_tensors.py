@@ -29,6 +29,8 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.torch.body import CapturedBody, cotangent, follow, is_same, union
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+from .hooks import TraceEffectVariable
+
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
@@ -81,31 +83,16 @@ def _innermost(tx: Frame) -> HookedRegion | None:
     return next((r for r in reversed(tx.tr.graph.passes.saved_hooks.regions) if r.is_open), None)
 
 
-class RegionsVariable(VariableTracker):
-    """The blocks of a trace: what is asked once more when the trace ends."""
-
-    mutated = True
+class RegionsVariable(TraceEffectVariable):
+    """The blocks of a trace, which are checked once more when the trace ends."""
 
     def __init__(self, tr: Trace) -> None:
-        self.source = tr.constant_source(self)
-        self.value = self
+        super().__init__(tr)
         self.regions: list[HookedRegion] = tr.graph.passes.saved_hooks.regions
-
-    def python_type(self) -> type:
-        return RegionsVariable
 
     def emit_update(self, cg: Codegen) -> None:
         for region in self.regions:
             region.check(cg.tr)
-
-    @staticmethod
-    def of(tr: Trace) -> RegionsVariable:
-        """The regions of a trace."""
-        found = next((vt for vt in tr.mutations if isinstance(vt, RegionsVariable)), None)
-        if found is None:
-            found = RegionsVariable(tr)
-            tr.mutations.append(found)
-        return found
 
 
 class HookedRegion:
@@ -122,7 +109,7 @@ class HookedRegion:
     # -- the end of the block
 
     def end(self, tx: Frame) -> None:
-        """Follow the hooks for what the block's operators save."""
+        """Follow the hooks for the tensors that the block's operators save."""
         graph = tx.tr.graph
         end = graph.add_call(tx, pop_hooks, ())
         self.is_open = False
@@ -146,7 +133,7 @@ class HookedRegion:
         self.check(tx.tr)
 
     def _refuse_bodies(self, end: Node) -> None:
-        """Operators with bodies save what these need in ways of their own."""
+        """Refuse operators with bodies, which save tensors in other ways."""
         node = self.begin.next
         while node is not end:
             is_body = node.op == "get_attr" and not all(user.target is push_hooks for user in node.users)
@@ -183,7 +170,7 @@ class HookedRegion:
     def _follow(
         self, tx: Frame, tensor: object, meta: Any, outer: TensorValue | None
     ) -> tuple[CapturedBody, CapturedBody]:
-        """`pack` of one tensor, and `unpack` of what it returns. A tensor from outside is given as the object that it is."""
+        """The bodies of `pack` for one tensor and of `unpack` for its result. A tensor from outside is passed as the same object."""
         graph = tx.tr.graph
         pack, unpack = self.hooks
         if not isinstance(tensor, torch._subclasses.FakeTensor):
@@ -235,9 +222,7 @@ class HookedRegion:
             if any(id(vt) in known or isinstance(vt, GlobalsNamespace) for vt in changed):
                 context = "saved_tensors_hooks that use an object which changes"
         if context is not None:
-            error = Unsupported(HOOKS, context)
-            error.break_step = self.step
-            raise error
+            raise Unsupported(HOOKS, context).at(self.step)
 
 
 def _ambient() -> tuple[Any, Any]:
@@ -257,7 +242,7 @@ def _known(number: int, outer: object, tensor: Any, lifted: list[Any]) -> tuple[
 
 
 def reachable(roots: Any, with_outside: bool = False) -> list[VariableTracker]:
-    """The objects that lead on from these: those that the traced code has made or changed, or all that were looked at."""
+    """The objects reachable from these: only objects that the traced code has made or changed, or (`with_outside`) all known ones."""
     found: dict[int, Any] = {}
     pending = list(roots)
     while pending:

@@ -2,8 +2,8 @@
 
 Input: calls of the operator to which `torch.nn.attention.flex_attention` leads; the arguments of a scaled dot product attention for which
 the program asks whether a kernel takes them. Output: one node with the two functions as bodies; answers that are constants.
-Invariant: what the functions use from outside is passed beside them, in the order in which they take it. An answer about kernels is
-that of torch for the same metadata and settings.
+Invariant: values from outside that the functions use are further arguments of the node, in the order of the functions' inputs. An answer
+about kernels is that of torch for the same metadata and settings.
 Mirrors `torch/_higher_order_ops/flex_attention.py`, `torch/csrc/Module.cpp` (`_SDPAParams`).
 """
 
@@ -192,28 +192,17 @@ def build_sdpa_params(tr: Trace, value: object, source: GuardNode | None) -> SDP
 
 
 @constructor(SDPAParams)
-def new_sdpa_params(
-    tx: Frame,
-    cls: VariableTracker,
-    /,
-    arg0: VariableTracker,
-    arg1: VariableTracker,
-    arg2: VariableTracker,
-    arg3: VariableTracker,
-    arg4: VariableTracker,
-    arg5: VariableTracker,
-    arg6: VariableTracker,
-) -> VariableTracker:
+def new_sdpa_params(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     """C++ takes the arguments by value: the dropout as a double, both flags as bools."""
-    mask = [] if is_none(arg3) else [arg3]
-    if not all(isinstance(t, TensorVariable) for t in (arg0, arg1, arg2, *mask)) or not is_constant(arg4, arg5, arg6):
-        unsupported("graph-argument-type", "SDPAParams of these arguments")
+    tensors, options = [arg for arg in args[:4] if arg is not args[3] or not is_none(arg)], args[4:]
+    if len(args) != len(_NAMES) or not all(isinstance(t, TensorVariable) for t in tensors) or not is_constant(*options):
+        return unsupported("graph-argument-type", "SDPAParams of these arguments")
     try:
-        numbers = SDPAParams(*[torch.empty(0)] * 3, None, *[a.as_python_constant() for a in (arg4, arg5, arg6)])
+        numbers = SDPAParams(*[torch.empty(0)] * 3, None, *[a.as_python_constant() for a in options])
     except TypeError:
         return unsupported("graph-argument-type", "SDPAParams of these arguments")
     read = [ConstantVariable(getattr(numbers, name)) for name in _NAMES[4:]]
-    return SDPAParamsVariable(dict(zip(_NAMES, (arg0, arg1, arg2, arg3, *read), strict=True)))
+    return SDPAParamsVariable(dict(zip(_NAMES, (*args[:4], *read), strict=True)))
 
 
 def _can_use(function: Any) -> None:

@@ -46,6 +46,9 @@ from dynamo_lite.variables.torch.symnode import SymNodeVariable, is_unbacked
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
 if TYPE_CHECKING:
+    from torch._ops import HigherOrderOperator
+
+    from dynamo_lite.graph.builder import GraphBuilder
     from dynamo_lite.interp.frame import Frame
 
 # -- bodies
@@ -60,10 +63,10 @@ def _fake_results(captured: CapturedBody, module: GraphModule, lifted: list[Any]
     return results
 
 
-def _same_metadata(a: Any, b: Any) -> bool:
-    if isinstance(a, torch.Tensor) != isinstance(b, torch.Tensor):
-        return False
-    return not isinstance(a, torch.Tensor) or (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device)
+def _same_metadata(a: object, b: object) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return isinstance(a, torch.Tensor) == isinstance(b, torch.Tensor)
+    return (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device)
 
 
 def _tensors(tx: Frame, *lists: VariableTracker) -> list[list[Any]]:
@@ -77,7 +80,7 @@ def _tensors(tx: Frame, *lists: VariableTracker) -> list[list[Any]]:
     return result
 
 
-def _nodes(graph: Any, values: list[Any]) -> tuple[Any, ...]:
+def _nodes(graph: GraphBuilder, values: list[Any]) -> tuple[Any, ...]:
     return tuple([graph.node(v) for v in values])
 
 
@@ -85,7 +88,13 @@ def _nodes(graph: Any, values: list[Any]) -> tuple[Any, ...]:
 
 
 @operator_model("cond", REGION, f"{UNSHARED}; the branches return different structures")
-def cond(tx: Frame, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None) -> VariableTracker:
+def cond(
+    tx: Frame,
+    pred: VariableTracker,
+    true_fn: VariableTracker,
+    false_fn: VariableTracker,
+    operands: VariableTracker | None = None,
+) -> VariableTracker:
     """`torch.cond`. A condition that is known picks its branch."""
     _check_cond(pred, true_fn, false_fn, operands)
     args = [] if operands is None else tx.tr.unpack(tx, operands)
@@ -110,7 +119,9 @@ def cond(tx: Frame, pred: Any, true_fn: Any, false_fn: Any, operands: Any = None
     return branches[0].rebuild(items)
 
 
-def _check_cond(pred: Any, true_fn: Any, false_fn: Any, operands: Any) -> None:
+def _check_cond(
+    pred: VariableTracker, true_fn: VariableTracker, false_fn: VariableTracker, operands: VariableTracker | None
+) -> None:
     """Break for arguments that the operator refuses."""
     if not (operands is None or isinstance(operands, TupleVariable | ListVariable)):
         unsupported(BREAK, "operands of cond that are no tuple")
@@ -138,7 +149,9 @@ def _is_tensor_like(one: object, other: object) -> bool:
     return isinstance(one, torch.Tensor) and _same_metadata(one, other)
 
 
-def _merged(tx: Frame, pred: Any, modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
+def _merged(
+    tx: Frame, pred: TensorVariable | SymNodeVariable, modules: list[GraphModule], lifted: list[Any]
+) -> list[Any]:
     """Fakes of the results where numbers or sizes depend on which branch runs."""
     known, *values = _host(tx, [pred.proxy, *lifted])
     return _ask_operator(tx, cond_op, [known, *modules, tuple(values)])
@@ -150,7 +163,7 @@ def _host(tx: Frame, values: list[Any]) -> list[Any]:
     return [v.sym if isinstance(v, SymValue) else propagator.fake_of(v).detach() for v in values]
 
 
-def _ask_operator(tx: Frame, op: Any, args: list[Any]) -> list[Any]:
+def _ask_operator(tx: Frame, op: HigherOrderOperator, args: list[Any]) -> list[Any]:
     """The result of the operator itself for fake tensors: sizes and numbers that only the graph knows."""
     graph = tx.tr.graph
     env, propagator = graph.symbols.env, graph.propagator
@@ -167,22 +180,26 @@ def _ask_operator(tx: Frame, op: Any, args: list[Any]) -> list[Any]:
 
 def _loop_node(
     tx: Frame,
-    op: object,
+    op: HigherOrderOperator,
     captured: list[CapturedBody],
-    before: list[list[Any]],
-    make_fakes: Callable[[list[Any]], list[Any]],
-) -> list[VariableTracker]:
-    """The node `op(*bodies, *lists of tensors and ints, lifted)`; `make_fakes` gives its results from those of the last body."""
+    before: list[list[VariableTracker]],
+    make_fakes: Callable[[list[Any], list[GraphModule], list[Any]], list[Any]],
+) -> VariableTracker:
+    """The node `op(*bodies, *lists of tensors and ints, lifted)`, and the result with the structure of that of the last body; of two bodies
+    the first is a condition. `make_fakes(results of the last body, modules, lifted)` gives fakes of the node's results."""
     graph = tx.tr.graph
     lifted = union(captured)
     modules = [c.module(lifted) for c in captured]
     results = [_fake_results(c, m, lifted) for c, m in zip(captured, modules, strict=True)][-1]
-    fakes = make_fakes(results)
+    if len(modules) > 1:
+        modules[0] = returning(modules[0])
+    fakes = make_fakes(results, modules, lifted)
     values = [item.proxy for items in before for item in items if isinstance(item, TensorVariable)]
     args = [graph.body_node(m) for m in modules]
     args.extend(tuple([argument_of(graph, item) for item in items]) for items in before)
     args.append(_nodes(graph, lifted))
-    return graph.operators.call_with_results(tx, op, args, {}, detached(tx, fakes, needs_grad([*values, *lifted])))
+    outs = graph.operators.call_with_results(tx, op, args, {}, detached(tx, fakes, needs_grad([*values, *lifted])))
+    return captured[-1].rebuild(outs)
 
 
 def _expect_like(results: list[Any], expected: list[Any], what: str) -> None:
@@ -202,31 +219,35 @@ def _carried(tx: Frame, carried: VariableTracker) -> tuple[list[VariableTracker]
     return items, fakes
 
 
+MakeResults = Callable[[list[GraphModule], list[Any], list[Any]], list[Any]]
+"""Fakes of the results of a loop, from the bodies, fakes of the carried values, and the values from outside."""
+
+
 def _while(
-    tx: Frame, op: Any, cond_fn: Any, body_fn: Any, carried: Any, additional: Any, results: Callable[..., list[Any]]
+    tx: Frame,
+    op: HigherOrderOperator,
+    functions: tuple[VariableTracker, VariableTracker],
+    carried: VariableTracker,
+    additional: VariableTracker,
+    results: MakeResults,
 ) -> VariableTracker:
-    """The node of a loop; `results` gives the fakes of its results from the bodies, those of the carried values, and those of the values
-    from outside."""
+    """The node of a loop; `functions` are its condition and its body."""
     items, fakes = _carried(tx, carried)
     others = tx.tr.unpack(tx, additional)
     captured = []
-    for fn in (cond_fn, body_fn):
+    for fn in functions:
         body, args = body_with(tx, _carried(tx, carried)[1])
         captured.append(capture(tx, fn, [*args, *others], body=body, with_ints=True))
-    test, step = captured
+    test = captured[0]
     if not _is_condition(test.result):
         unsupported(BREAK, "the condition of while_loop is neither a boolean tensor nor a condition on ints")
     test.leaves = [test.result]
-    graph = tx.tr.graph
-    lifted = union(captured)
-    modules = [c.module(lifted) for c in captured]
-    turn = [_fake_results(c, m, lifted) for c, m in zip(captured, modules, strict=True)][-1]
-    _expect_like(turn, fakes, "while_loop")
-    modules[0] = returning(modules[0])
-    values = [item.proxy for item in items if isinstance(item, TensorVariable)]
-    outs = detached(tx, results(modules, fakes, lifted), needs_grad([*values, *lifted]))
-    args = [*map(graph.body_node, modules), tuple([argument_of(graph, i) for i in items]), _nodes(graph, lifted)]
-    return step.rebuild(graph.operators.call_with_results(tx, op, args, {}, outs))
+
+    def make_fakes(turn: list[Any], modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
+        _expect_like(turn, fakes, "while_loop")
+        return results(modules, fakes, lifted)
+
+    return _loop_node(tx, op, captured, [items], make_fakes)
 
 
 def _is_condition(vt: VariableTracker) -> bool:
@@ -236,38 +257,42 @@ def _is_condition(vt: VariableTracker) -> bool:
 
 
 @operator_model("while_loop", REGION, f"{UNSHARED}; a carried value is neither a tensor nor an int")
-def while_loop(tx: Frame, cond_fn: object, body_fn: object, carried: object, additional: object) -> VariableTracker:
+def while_loop(
+    tx: Frame, cond_fn: VariableTracker, body_fn: VariableTracker, carried: VariableTracker, additional: VariableTracker
+) -> VariableTracker:
     def results(modules: list[GraphModule], fakes: list[Any], lifted: list[Any]) -> list[Any]:
         symbols = tx.tr.graph.symbols
         return [fake if isinstance(fake, torch.Tensor) else symbols.unknown_int() for fake in fakes]
 
-    return _while(tx, while_loop_op, cond_fn, body_fn, carried, additional, results)
+    return _while(tx, while_loop_op, (cond_fn, body_fn), carried, additional, results)
 
 
 @operator_model("while_loop_stack_output", REGION, f"{UNSHARED}; a carried value is no tensor")
 def while_loop_stack_output(
-    tx: Frame, cond_fn: object, body_fn: object, carried: object, additional: object
+    tx: Frame, cond_fn: VariableTracker, body_fn: VariableTracker, carried: VariableTracker, additional: VariableTracker
 ) -> VariableTracker:
     """The results of all turns, as many as there are."""
 
     def results(modules: list[GraphModule], fakes: list[Any], lifted: list[Any]) -> list[Any]:
         return _ask_operator(tx, while_loop_stack_output_op, [*modules, tuple(fakes), tuple(_host(tx, lifted))])
 
-    return _while(tx, while_loop_stack_output_op, cond_fn, body_fn, carried, additional, results)
+    return _while(tx, while_loop_stack_output_op, (cond_fn, body_fn), carried, additional, results)
 
 
 @operator_model("associative_scan", REGION, UNSHARED)
-def associative_scan(tx: Frame, combine_fn: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
+def associative_scan(
+    tx: Frame, combine_fn: VariableTracker, xs: VariableTracker, additional_inputs: VariableTracker
+) -> VariableTracker:
     (items,) = _tensors(tx, xs)
     slices = [*_slices(tx, items), *_slices(tx, items)]
     body, args = body_with(tx, slices)
     captured = capture(tx, combine_fn, [*args, *tx.tr.unpack(tx, additional_inputs)], body=body)
 
-    def results(outs: list[Any]) -> list[Any]:
+    def results(outs: list[Any], modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
         _expect_like(outs, slices[: len(items)], "associative_scan")
         return fakes_of(tx, items)
 
-    return captured.rebuild(_loop_node(tx, associative_scan_op, [captured], [items], results))
+    return _loop_node(tx, associative_scan_op, [captured], [items], results)
 
 
 def _slices(tx: Frame, items: list[Any]) -> list[Any]:
@@ -283,24 +308,29 @@ def _stacked(tx: Frame, outs: list[Any], length: object) -> list[Any]:
 
 
 @operator_model("scan", REGION, UNSHARED)
-def scan(tx: Frame, combine_fn: Any, init: Any, xs: Any, additional_inputs: Any) -> VariableTracker:
+def scan(
+    tx: Frame,
+    combine_fn: VariableTracker,
+    init: VariableTracker,
+    xs: VariableTracker,
+    additional_inputs: VariableTracker,
+) -> VariableTracker:
     carry, items = _tensors(tx, init, xs)
     fakes = fakes_of(tx, carry)
     body, args = body_with(tx, [*fakes, *_slices(tx, items)])
     captured = capture(tx, combine_fn, [*args, *tx.tr.unpack(tx, additional_inputs)], body=body)
 
-    def results(outs: list[Any]) -> list[Any]:
+    def results(outs: list[Any], modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
         _expect_like(outs[: len(fakes)], fakes, "scan")
         return [*outs[: len(fakes)], *_stacked(tx, outs[len(fakes) :], items[0].proxy.meta.shape[0])]
 
-    return captured.rebuild(_loop_node(tx, scan_op, [captured], [carry, items], results))
+    return _loop_node(tx, scan_op, [captured], [carry, items], results)
 
 
 @operator_model("map_impl", REGION, UNSHARED)
-def map_over(tx: Frame, f: Any, xs: Any, pos_args: Any) -> VariableTracker:
+def map_over(tx: Frame, f: VariableTracker, xs: VariableTracker, pos_args: VariableTracker) -> VariableTracker:
     (items,) = _tensors(tx, xs)
     body, args = body_with(tx, _slices(tx, items))
     captured = capture(tx, f, [*args, *tx.tr.unpack(tx, pos_args)], body=body)
-    return captured.rebuild(
-        _loop_node(tx, map_impl, [captured], [items], lambda outs: _stacked(tx, outs, items[0].proxy.meta.shape[0]))
-    )
+    length = items[0].proxy.meta.shape[0]
+    return _loop_node(tx, map_impl, [captured], [items], lambda outs, *_: _stacked(tx, outs, length))

@@ -1,7 +1,7 @@
 """Function transforms: `torch.func`.
 
-Input: calls of `vmap`, `grad`, `jvp`, `vjp`, `jacrev`, `jacfwd`, or of what they return. Output: one graph node each, a call of one of
-`graph.core.functional`'s functions with the transformed function as its body.
+Input: calls of `vmap`, `grad`, `jvp`, `vjp`, `jacrev`, `jacfwd`, or of the functions that these return. Output: one graph node each, a
+call of one of `graph.core.functional`'s functions with the transformed function as its body.
 Invariant: that of `variables.torch.body`.
 Mirrors `torch/_functorch/apis.py`, `eager_transforms.py` and `vmap.py`.
 """
@@ -9,11 +9,10 @@ Mirrors `torch/_functorch/apis.py`, `eager_transforms.py` and `vmap.py`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.fx import GraphModule
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.bodies import BREAK
@@ -47,15 +46,24 @@ from .vmap import Vmapped, is_replaced
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.graph.core.fake import Propagator
     from dynamo_lite.interp.frame import Frame
 
 _FUNCTION_TYPE = type(lambda: None)
+Call = Callable[..., VariableTracker]
+"""call(tx, transformed function, args, kwargs): the model of a call of a transform's result."""
 
 
 class TransformedVariable(VariableTracker):
     """The function that `torch.vmap(f, …)`, `torch.func.grad(f, …)` and the like return."""
 
-    def __init__(self, transform: Any, call: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        transform: Callable[..., Any],
+        call: Call,
+        args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker],
+    ) -> None:
         self.transform = transform
         self.call = call
         self.args = args
@@ -84,6 +92,13 @@ class TransformedVariable(VariableTracker):
             cg.load(arg)
         cg.asm.call(len(self.args) + len(self.kwargs), tuple(self.kwargs))
 
+    def derivative(
+        self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker], kind: str = "grad"
+    ) -> Derivative:
+        """The function, differentiated by the options `argnums` and `has_aux`."""
+        argnums, has_aux = self.option("argnums", 1, 0), self.option("has_aux", 2, False)
+        return Derivative(tx, self.args[0], args, kwargs, argnums, has_aux, kind)
+
     def option(self, name: str, position: int, default: object) -> Any:
         """A constant option of the transform."""
         found = self.kwargs.get(name)
@@ -105,10 +120,10 @@ def _option(vt: VariableTracker, name: str) -> Any:
     return vt.as_python_constant() if vt.is_python_constant() else unsupported(BREAK, f"{name} that is not constant")
 
 
-def _transform(function: object) -> Callable[[Any], Any]:
-    """Register what calling the result of a transform does."""
+def _transform(function: Callable[..., Any]) -> Callable[[Call], Call]:
+    """Register the model of calls of a transform's result."""
 
-    def decorate(call: object) -> Any:
+    def decorate(call: Call) -> Call:
         def make(tx: Frame, *args: Any, **kwargs: Any) -> VariableTracker:
             func = [kwargs.pop("func")] if "func" in kwargs else []
             return TransformedVariable(function, call, [*func, *args], kwargs)
@@ -144,12 +159,8 @@ class Arguments:
         items = iter(leaves)
         return [build(items) for build in self.builders]
 
-    def rebuild_one(self, position: int, leaves: Any) -> Any:
-        """One argument with other tensors."""
-        return self.builders[position](iter(leaves))
 
-
-def _example(propagator: Any, leaf: Any, dim: int | None) -> Any:
+def _example(propagator: Propagator, leaf: TensorVariable, dim: int | None) -> Any:
     """The fake of one example: the tensor without its batch dimension, which may be empty."""
     fake = propagator.fake_of(leaf.proxy).detach()
     if dim is not None:
@@ -163,7 +174,7 @@ def _example(propagator: Any, leaf: Any, dim: int | None) -> Any:
 
 
 @_transform(torch.vmap)
-def call_vmap(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def call_vmap(tx: Frame, transformed: TransformedVariable, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
     """`vmap(f, in_dims, out_dims, randomness, chunk_size)(*args)`: the body sees one example, keyword arguments as they are."""
     if is_replaced():
         return _vmap_of_library(tx, transformed, args, kwargs)
@@ -191,7 +202,9 @@ def call_vmap(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, An
     return captured.rebuild(call_function(tx, functional.vmap, head, values))
 
 
-def _vmap_of_library(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+def _vmap_of_library(
+    tx: Frame, transformed: TransformedVariable, args: list[Any], kwargs: dict[str, Any]
+) -> VariableTracker:
     """The same where a library has functions of its own in torch's place."""
     in_dims, out_dims = transformed.option("in_dims", 1, 0), transformed.option("out_dims", 2, 0)
     call = Vmapped(tx, transformed.args[0], in_dims, out_dims, args, kwargs)
@@ -203,36 +216,61 @@ def _vmap_of_library(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[
     return call.finish(call_function(tx, functional.vmap, head, [*values, *lifted]))
 
 
-def _differentiated(
-    tx: Frame, fn: Any, args: list[Any], kwargs: dict[str, Any], argnums: tuple[int, ...], kind: str = "grad"
-) -> tuple[Arguments, CapturedBody, tuple[int, ...]]:
-    """Follow a function that is to be differentiated: the tensors of the arguments `argnums` need a gradient."""
-    given = Arguments(tx, args)
-    argnums = tuple([a % len(args) for a in argnums])
-    wrt = tuple([i for a in argnums for i in given.spans[a]])
-    if not all(given.builders[a].is_of_tensors for a in argnums):
-        unsupported(BREAK, "derivative by what is no tensor")
-    fakes = fakes_of(tx, given.leaves)
-    for i in wrt:
-        if not (fakes[i].dtype.is_floating_point or fakes[i].dtype.is_complex):
-            unsupported(BREAK, "derivative by an integer tensor")
-        fakes[i].requires_grad_()
-    body, leaves = body_with(tx, fakes, kind)
-    with tx.tr.state.grad_mode(True):
-        captured = capture(tx, fn, given.rebuild(leaves), kwargs, body)
-    return given, captured, wrt
+class Derivative:
+    """A function that is to be differentiated by its arguments `argnums`, followed as a body in which their tensors need gradients.
+
+    `main` and `aux` make the differentiated result, which has `n` tensors, and the auxiliary one (None: there is none) of the tensors that
+    a node returns; `wrt` has the positions of the tensors by which is differentiated.
+    """
+
+    def __init__(
+        self,
+        tx: Frame,
+        fn: VariableTracker,
+        args: list[VariableTracker],
+        kwargs: dict[str, VariableTracker],
+        argnums: object,
+        has_aux: bool,
+        kind: str = "grad",
+    ) -> None:
+        self.given = given = Arguments(tx, args)
+        self.is_by_one = not isinstance(argnums, tuple)
+        numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+        if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in numbers):
+            unsupported(BREAK, "argnums does not fit the arguments")
+        self.argnums = [a % len(args) for a in numbers]
+        self.wrt = tuple([i for a in self.argnums for i in given.spans[a]])
+        if not all(given.builders[a].is_of_tensors for a in self.argnums):
+            unsupported(BREAK, "derivative by what is no tensor")
+        fakes = fakes_of(tx, given.leaves)
+        for i in self.wrt:
+            if not (fakes[i].dtype.is_floating_point or fakes[i].dtype.is_complex):
+                unsupported(BREAK, "derivative by an integer tensor")
+            fakes[i].requires_grad_()
+        body, leaves = body_with(tx, fakes, kind)
+        with tx.tr.state.grad_mode(True):
+            captured = capture(tx, fn, given.rebuild(leaves), kwargs, body)
+        self.n, self.main, self.aux = _main_and_aux(tx, captured, has_aux)
+        self.lifted = captured.lifted
+        self.module = captured.module(self.lifted)
+
+    def call(self, tx: Frame, function: object, *options: object, extra: tuple[VariableTracker, ...] = ()) -> list[Any]:
+        """Add the node of one of `graph.core.functional`'s functions; the tensors that it returns."""
+        head = [BodyVariable(self.module), *constants(*options), *extra]
+        return call_function(tx, function, head, [*(leaf.proxy for leaf in self.given.leaves), *self.lifted])
+
+    def by_argument(self, items: Iterator[VariableTracker]) -> VariableTracker:
+        """Derivatives in the structure of the arguments: a tuple if `argnums` is one."""
+        parts = [self.given.builders[a](items) for a in self.argnums]
+        return parts[0] if self.is_by_one else TupleVariable(parts)
+
+    def auxiliary(self, items: Iterator[VariableTracker]) -> list[VariableTracker]:
+        """The auxiliary result, if there is one."""
+        return [] if self.aux is None else [self.aux(items)]
 
 
-def _numbers(argnums: object, args: list[Any]) -> tuple[int, ...]:
-    """The positions by which is differentiated."""
-    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
-    if not all(isinstance(i, int) and -len(args) <= i < len(args) for i in numbers):
-        unsupported(BREAK, "argnums does not fit the arguments")
-    return numbers
-
-
-def _main_and_aux(tx: Frame, captured: CapturedBody, has_aux: bool) -> tuple[int, Any, Any]:
-    """How many tensors the differentiated result has, and builders for it and for the auxiliary one."""
+def _main_and_aux(tx: Frame, captured: CapturedBody, has_aux: bool) -> tuple[int, BodyPart, BodyPart | None]:
+    """The number of tensors of the differentiated result, and builders for it and for the auxiliary one."""
     if not has_aux:
         if not captured.build.is_of_tensors:
             unsupported(BREAK, "derivative of what is no tensor")
@@ -247,174 +285,139 @@ def _main_and_aux(tx: Frame, captured: CapturedBody, has_aux: bool) -> tuple[int
     return len(leaves), main, flatten(tx, parts[1], [])
 
 
-def _values(given: Arguments, lifted: list[Any]) -> list[Any]:
-    return [*(leaf.proxy for leaf in given.leaves), *lifted]
+def _gradient(with_value: bool) -> Call:
+    """The model of calls of the result of `grad` or `grad_and_value`."""
 
-
-def _gradient(
-    tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any], with_value: bool
-) -> VariableTracker:
-    argnums = transformed.option("argnums", 1, 0)
-    has_aux = transformed.option("has_aux", 2, False)
-    given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args))
-    n, main, aux = _main_and_aux(tx, captured, has_aux)
-    if n != 1:
-        unsupported(BREAK, "gradient of something else than one number")
-    lifted = captured.lifted
-    head = [BodyVariable(captured.module(lifted)), *constants(wrt)]
-    outs = call_function(tx, functional.grad, head, _values(given, lifted))
-    items = iter(outs)
-    grads = [given.builders[a % len(args)](items) for a in _numbers(argnums, args)]
-    result = TupleVariable(grads) if isinstance(argnums, tuple) else grads[0]
-    value = main(items)
-    extra = aux(items) if has_aux else None
-    if with_value:
-        return TupleVariable([result, TupleVariable([value, extra]) if has_aux else value])
-    return TupleVariable([result, extra]) if has_aux else result
-
-
-@_transform(torch.func.grad)
-def call_grad(tx: Frame, transformed: object, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
-    return _gradient(tx, transformed, args, kwargs, False)
-
-
-@_transform(torch.func.grad_and_value)
-def call_grad_and_value(tx: Frame, transformed: object, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
-    return _gradient(tx, transformed, args, kwargs, True)
-
-
-def _jacobian(mode: str, *names: str) -> Any:
-    """The handler of `jacrev` and `jacfwd`; `names` are their options beside those of all transforms."""
-
-    def call(tx: Frame, transformed: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
-        argnums = transformed.option("argnums", 1, 0)
-        has_aux = transformed.option("has_aux", 2, False)
-        names_given = [name for name in names if name in transformed.kwargs]
-        options = {name: transformed.option(name, 1000, None) for name in names_given}
-        chunk_size = options.get("chunk_size")
-        if chunk_size is not None and chunk_size <= 0:
-            unsupported(BREAK, f"options of {mode}")
-        kind = "grad" if mode == "jacrev" else "jvp"
-        given, captured, wrt = _differentiated(tx, transformed.args[0], args, kwargs, _numbers(argnums, args), kind)
-        n, main, aux = _main_and_aux(tx, captured, has_aux)
-        lifted = captured.lifted
-        head = [BodyVariable(captured.module(lifted)), *constants(mode, wrt, n, tuple(options.items()))]
-        items = iter(call_function(tx, functional.jacobian, head, _values(given, lifted)))
-        rows = []
-        for _ in range(n):
-            row = [given.builders[a % len(args)](items) for a in _numbers(argnums, args)]
-            rows.append(TupleVariable(row) if isinstance(argnums, tuple) else row[0])
-        result = main(iter(rows))
-        return TupleVariable([result, aux(items)]) if has_aux else result
+    def call(tx: Frame, transformed: TransformedVariable, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        made = transformed.derivative(tx, args, kwargs)
+        if made.n != 1:
+            unsupported(BREAK, "gradient of something else than one number")
+        items = iter(made.call(tx, functional.grad, made.wrt))
+        result, value = made.by_argument(items), made.main(items)
+        extra = made.auxiliary(items)
+        if with_value:
+            return TupleVariable([result, TupleVariable([value, *extra]) if extra else value])
+        return TupleVariable([result, *extra]) if extra else result
 
     return call
 
 
-_transform(torch.func.jacrev)(_jacobian("jacrev", "chunk_size", "_preallocate_and_copy"))
-_transform(torch.func.jacfwd)(_jacobian("jacfwd", "randomness"))
+call_grad = _transform(torch.func.grad)(_gradient(False))
+call_grad_and_value = _transform(torch.func.grad_and_value)(_gradient(True))
 
 
-def _is_true(vt: VariableTracker) -> bool:
+def _jacobian(mode: str, kind: str, *names: str) -> Call:
+    """The model of calls of the result of `jacrev` or `jacfwd`; `names` are the options that only one of them has."""
+
+    def call(tx: Frame, transformed: TransformedVariable, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        options = {name: transformed.option(name, 1000, None) for name in names if name in transformed.kwargs}
+        chunk_size = options.get("chunk_size")
+        if chunk_size is not None and chunk_size <= 0:
+            unsupported(BREAK, f"options of {mode}")
+        made = transformed.derivative(tx, args, kwargs, kind)
+        items = iter(made.call(tx, functional.jacobian, mode, made.wrt, made.n, tuple(options.items())))
+        rows = [made.by_argument(items) for _ in range(made.n)]
+        result = made.main(iter(rows))
+        extra = made.auxiliary(items)
+        return TupleVariable([result, *extra]) if extra else result
+
+    return call
+
+
+_transform(torch.func.jacrev)(_jacobian("jacrev", "grad", "chunk_size", "_preallocate_and_copy"))
+_transform(torch.func.jacfwd)(_jacobian("jacfwd", "jvp", "randomness"))
+
+
+def _is_true(vt: VariableTracker | None) -> bool:
     return vt is not None and not is_none(vt) and bool(vt.as_python_constant())
+
+
+def _by_all(
+    tx: Frame, func: VariableTracker, args: Sequence[VariableTracker], has_aux: VariableTracker | None, kind: str
+) -> Derivative:
+    return Derivative(tx, func, list(args), {}, tuple(range(len(args))), _is_true(has_aux), kind)
 
 
 @models(torch.func.jvp)
 def call_jvp(
-    tx: Frame, func: Any, primals: Any, tangents: Any, *, strict: Any = None, has_aux: Any = None
+    tx: Frame,
+    func: VariableTracker,
+    primals: VariableTracker,
+    tangents: VariableTracker,
+    *,
+    strict: VariableTracker | None = None,
+    has_aux: VariableTracker | None = None,
 ) -> VariableTracker:
-    tangent_leaves: list[Any] = []
-    if (
-        not isinstance(primals, TupleVariable)
-        or flatten(tx, primals, []).form != flatten(tx, tangents, tangent_leaves).form
-    ):
+    leaves: list[Any] = []
+    if not isinstance(primals, TupleVariable) or flatten(tx, primals, []).form != flatten(tx, tangents, leaves).form:
         unsupported(BREAK, "primals and tangents of jvp")
-    args = tx.tr.unpack(tx, primals)
-    given, captured, wrt = _differentiated(tx, func, args, {}, tuple(range(len(args))), "jvp")
-    n, main, aux = _main_and_aux(tx, captured, _is_true(has_aux))
-    lifted = captured.lifted
-    head = [BodyVariable(captured.module(lifted)), *constants(wrt, n, _is_true(strict)), TupleVariable(tangent_leaves)]
-    items = iter(call_function(tx, functional.jvp, head, _values(given, lifted)))
-    result = [main(items), main(items)]
-    return TupleVariable([*result, aux(items)] if aux is not None else result)
+    made = _by_all(tx, func, tx.tr.unpack(tx, primals), has_aux, "jvp")
+    outs = made.call(tx, functional.jvp, made.wrt, made.n, _is_true(strict), extra=(TupleVariable(leaves),))
+    items = iter(outs)
+    return TupleVariable([made.main(items), made.main(items), *made.auxiliary(items)])
 
 
 class PullbackVariable(VariableTracker):
     """The second result of `torch.func.vjp`. Each call differentiates the body anew."""
 
-    def __init__(
-        self,
-        given: Arguments,
-        captured: CapturedBody,
-        main: BodyPart,
-        module: GraphModule,
-        wrt: tuple[int, ...],
-        n: int,
-    ) -> None:
-        self.given = given
-        self.main = main  # the results that are differentiated
-        self.captured = captured
-        self.module = module
-        self.wrt = wrt
-        self.n = n
+    transform = "vjp"
+
+    def __init__(self, made: Derivative) -> None:
+        self.made = made
 
     def python_type(self) -> type:
         return _FUNCTION_TYPE
 
     def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        made = self.made
         if len(args) != 1 or any(name != "retain_graph" or not _is_true(value) for name, value in kwargs.items()):
             unsupported(BREAK, "options of the function that vjp returns")
         leaves: list[Any] = []
-        if flatten(tx, args[0], leaves).form != self.main.form:
+        if flatten(tx, args[0], leaves).form != made.main.form:
             unsupported(BREAK, "cotangents do not fit the results")
-        head = [BodyVariable(self.module), *constants(self.wrt, self.n), TupleVariable(leaves)]
-        outs = call_function(tx, functional.vjp, head, _values(self.given, self.captured.lifted))
-        return TupleVariable(self.given.rebuild(outs))
+        outs = made.call(tx, functional.vjp, made.wrt, made.n, extra=(TupleVariable(leaves),))
+        return TupleVariable(made.given.rebuild(outs))
 
     def emit_new(self, cg: Codegen) -> None:
-        unsupported("reconstruct", "the function that torch.func.vjp returns")
+        unsupported("reconstruct", f"the function that torch.func.{self.transform} returns")
 
 
-def _primals(tx: Frame, func: VariableTracker, primals: tuple[Any, ...], has_aux: bool, kind: str) -> tuple[Any, ...]:
-    """A function that is to be differentiated by all its arguments, its results, and the arguments of `functional`'s functions on it."""
-    given, captured, wrt = _differentiated(tx, func, list(primals), {}, tuple(range(len(primals))), kind)
-    n, main, aux = _main_and_aux(tx, captured, has_aux)
-    lifted = captured.lifted
-    module = captured.module(lifted)
-    items = iter(call_function(tx, functional.run, [BodyVariable(module)], _values(given, lifted)))
-    return given, captured, module, wrt, n, main, [main(items), *([aux(items)] if has_aux else [])]
+def _results(tx: Frame, made: Derivative) -> list[VariableTracker]:
+    items = iter(made.call(tx, functional.run))
+    return [made.main(items), *made.auxiliary(items)]
 
 
 @models(torch.func.vjp)
-def call_vjp(tx: Frame, func: Any, *primals: Any, has_aux: Any = None) -> VariableTracker:
-    given, captured, module, wrt, n, main, results = _primals(tx, func, primals, _is_true(has_aux), "grad")
-    if len(wrt) != len(given.leaves):
+def call_vjp(
+    tx: Frame, func: VariableTracker, *primals: VariableTracker, has_aux: VariableTracker | None = None
+) -> VariableTracker:
+    made = _by_all(tx, func, primals, has_aux, "grad")
+    if len(made.wrt) != len(made.given.leaves):
         unsupported(BREAK, "vjp")
-    results.insert(1, PullbackVariable(given, captured, main, module, wrt, n))
-    return TupleVariable(results)
+    result, *extra = _results(tx, made)
+    return TupleVariable([result, PullbackVariable(made), *extra])
 
 
 class LinearizedVariable(PullbackVariable):
     """The second result of `torch.func.linearize`. Each call differentiates the body anew."""
 
-    def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
-        tangents = Arguments(tx, args)
-        shapes = [leaf.proxy.meta.shape for leaf in tangents.leaves]
-        if shapes != [leaf.proxy.meta.shape for leaf in self.given.leaves]:
-            unsupported(BREAK, "tangents do not fit the arguments")
-        head = [BodyVariable(self.module), *constants(self.wrt, self.n, False), TupleVariable(tangents.leaves)]
-        outs = call_function(tx, functional.jvp, head, _values(self.given, self.captured.lifted))
-        return self.main(iter(outs[self.n :]))
+    transform = "linearize"
 
-    def emit_new(self, cg: Codegen) -> None:
-        unsupported("reconstruct", "the function that torch.func.linearize returns")
+    def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        made, tangents = self.made, Arguments(tx, args)
+        shapes = [leaf.proxy.meta.shape for leaf in tangents.leaves]
+        if shapes != [leaf.proxy.meta.shape for leaf in made.given.leaves]:
+            unsupported(BREAK, "tangents do not fit the arguments")
+        outs = made.call(tx, functional.jvp, made.wrt, made.n, False, extra=(TupleVariable(tangents.leaves),))
+        return made.main(iter(outs[made.n :]))
 
 
 @models(torch.func.linearize)
-def call_linearize(tx: Frame, func: VariableTracker, *primals: Any) -> VariableTracker:
-    given, captured, module, wrt, n, main, results = _primals(tx, func, primals, False, "jvp")
-    if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in given.leaves] + captured.lifted):
+def call_linearize(tx: Frame, func: VariableTracker, *primals: VariableTracker) -> VariableTracker:
+    made = _by_all(tx, func, primals, None, "jvp")
+    if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in made.given.leaves] + made.lifted):
         unsupported(BREAK, "linearize with gradients")
-    return TupleVariable([*results, LinearizedVariable(given, captured, main, module, wrt, n)])
+    return TupleVariable([*_results(tx, made), LinearizedVariable(made)])
 
 
 # -- transformed functions that were made outside of the traced code call these
@@ -428,10 +431,10 @@ def _impl(path: str) -> Any:
 def vmapped(
     tx: Frame,
     func: VariableTracker,
-    in_dims: object,
-    out_dims: object,
-    randomness: object,
-    chunk_size: object,
+    in_dims: VariableTracker,
+    out_dims: VariableTracker,
+    randomness: VariableTracker,
+    chunk_size: VariableTracker,
     /,
     *args: Any,
     **kwargs: Any,
@@ -440,8 +443,15 @@ def vmapped(
     return TransformedVariable(torch.vmap, call_vmap, [func, *options], {}).tp_call(tx, list(args), kwargs)
 
 
-def _applied(transform: Any, call: Any) -> Any:
-    def handler(tx: Frame, func: Any, argnums: Any, has_aux: Any, args: Any, kwargs: Any) -> VariableTracker:
+def _applied(transform: Callable[..., Any], call: Call) -> Callable[..., VariableTracker]:
+    def handler(
+        tx: Frame,
+        func: VariableTracker,
+        argnums: VariableTracker,
+        has_aux: VariableTracker,
+        args: VariableTracker,
+        kwargs: DictVariable,
+    ) -> VariableTracker:
         named = {key.as_python_constant(): value for key, value in kwargs.pairs()}
         transformed = TransformedVariable(transform, call, [func, argnums, has_aux], {})
         return transformed.tp_call(tx, tx.tr.unpack(tx, args), named)

@@ -28,7 +28,7 @@ from dynamo_lite.polyfills import torch_higher_order_ops as polyfills
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
-from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, TRUE, ConstantVariable
+from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, TRUE
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
 from dynamo_lite.variables.torch.autograd.autograd_function import function_apply
@@ -57,15 +57,8 @@ WITHOUT_MODEL = "higher-order-operator-without-model"
 # -- operators that only call the function
 
 
-def _call(tx: Frame, function: object, args: list[VariableTracker]) -> VariableTracker:
-    return tx.call(tx.tr.build_constant_object(function), args)
-
-
-def _keywords(tx: Frame, kwargs: dict[str, VariableTracker]) -> DictVariable:
-    result = DictVariable()
-    for name, value in kwargs.items():
-        result.mp_ass_subscript(tx, ConstantVariable(name), value)
-    return result
+def _call(tx: Frame, function: object, args: list[VariableTracker], kwargs: dict[str, Any] | None = None) -> Any:
+    return tx.call(tx.tr.build_constant_object(function), args, kwargs or {})
 
 
 @operator_model("wrap", FOLLOWED)
@@ -76,8 +69,7 @@ def call_wrapped(tx: Frame, func: VariableTracker, *args: Any, **kwargs: Any) ->
 @operator_model("wrap_with_set_grad_enabled", FOLLOWED)
 def call_with_grad_mode(tx: Frame, enable_grad: Any, wrapped_func: Any, *args: Any, **kwargs: Any) -> VariableTracker:
     functions = [tx.tr.build_constant_object(f) for f in (torch.is_grad_enabled, torch._C._set_grad_enabled)]
-    rest = [enable_grad, wrapped_func, TupleVariable(list(args)), _keywords(tx, kwargs)]
-    return _call(tx, polyfills.call_with_setting, [*functions, *rest])
+    return _call(tx, polyfills.call_with_setting, [*functions, enable_grad, wrapped_func, *args], kwargs)
 
 
 @operator_model("wrap_with_autocast", FOLLOWED)
@@ -92,17 +84,16 @@ def call_with_autocast(
     **kwargs: Any,
 ) -> VariableTracker:
     context = _call(tx, torch.autocast, [device_type, dtype, enabled, cache_enabled])
-    return _call(tx, polyfills.call_within, [context, wrapped_func, TupleVariable(list(args)), _keywords(tx, kwargs)])
+    return _call(tx, polyfills.call_within, [context, wrapped_func, *args], kwargs)
 
 
 @operator_model("dynamo_bypassing_wrapper", FOLLOWED, "the wrapper, which is followed as well, breaks the graph")
 def bypassing_wrapper(
-    tx: Frame, wrapper_fn_or_key: object, inner_fn: object, *args: Any, **kwargs: Any
+    tx: Frame, wrapper_fn_or_key: VariableTracker, inner_fn: VariableTracker, *args: Any, **kwargs: Any
 ) -> VariableTracker:
     """The wrapper is followed as well: where only the function is captured, it gets the tensors that the function uses from outside as
     further arguments."""
-    function = tx.tr.build_constant_object(polyfills.dynamo_bypassing_wrapper)
-    return tx.call(function, [wrapper_fn_or_key, inner_fn, *args], kwargs)
+    return _call(tx, polyfills.dynamo_bypassing_wrapper, [wrapper_fn_or_key, inner_fn, *args], kwargs)
 
 
 @operator_model("flat_apply", FOLLOWED)
@@ -123,7 +114,7 @@ def call_custom_function(tx: Frame, autograd_function: object, *args: Any, **kwa
 
 
 def _without_gradients(name: str, *values: Any) -> None:
-    """Refuse a call whose results would raise in a backward pass: run as it is, it says so there."""
+    """Break for a call whose results raise in a backward pass, so that the operator itself raises there."""
     tensors = [v.proxy for v in values if isinstance(v, TensorVariable)]
     if torch.is_grad_enabled() and needs_grad(tensors):
         unsupported(WITHOUT_MODEL, f"{name} of tensors that require gradients, of which it has none")

@@ -1,10 +1,10 @@
-"""`torch.vmap` where a library has put functions of its own in the place of torch's: its containers of tensors are then leaves, which
+"""`torch.vmap` where a library has replaced functions of torch by its own: its containers of tensors are then leaves, which
 add and remove the batch dimension themselves.
 
 Input: a call of a vmapped function. Output: the tensors that get a batch dimension, with the dimensions, and the body; after the node, the
 result as the library makes it.
 Invariant: the library's functions are followed; what they ask of torch's interpreter is answered here. They are followed twice where they
-remove dimensions: once for which tensors leave the body, once for what is made of the results of the node.
+remove dimensions: once to find the tensors that leave the body, once to make the result from the results of the node.
 Mirrors `torch/_functorch/vmap.py`.
 """
 
@@ -44,12 +44,12 @@ FOLLOWED.update(
 
 
 def is_replaced() -> bool:
-    """Whether functions of torch's module are those of somebody else."""
+    """Whether a library has replaced functions of torch's module."""
     return any(getattr(_vmap, name).__module__ != _vmap.__name__ for name in _REPLACEABLE)
 
 
 class Level:
-    """One vmap: the tensors that get a batch dimension, with it, and those that lose it. `results` are the node's, once there is one."""
+    """One vmap: the tensors that get a batch dimension, the tensors that lose it, and the results of the node, once there is one."""
 
     def __init__(self, body: Body, batch_size: int) -> None:
         self.body = body

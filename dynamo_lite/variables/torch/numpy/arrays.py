@@ -1,8 +1,8 @@
 """Arrays of numpy as values of the graph.
 
 Input: values of the graph, layouts. Output: `ArrayVariable`, `FlagsVariable`.
-Invariant: an array has a tensor of the graph with the same memory; its strides and flags are those that numpy's array would have. What
-has to be computed is not here: `calls` gives arrays their operators, `numpy_indexing` their items.
+Invariant: an array has a tensor of the graph with the same memory; its strides and flags are those that numpy's array would have.
+Their operators are in `calls`, their subscripts in `numpy_indexing`.
 Mirrors `numpy/_core/src/multiarray/arrayobject.c` and `getset.c`.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
@@ -25,9 +25,9 @@ from dynamo_lite.variables.objects.function import MethodVariable
 from dynamo_lite.variables.protocol.abstract import binary_op
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
-from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, metadata
+from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, converted_item, metadata
 
-from .layout import Flags, Layout, is_only_named_otherwise, shape_now, strides_now
+from .layout import Layout, is_only_named_otherwise, shape_now, strides_now
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -87,21 +87,13 @@ class ArrayVariable(VariableTracker):
     def nb_bool(self, tx: Frame) -> VariableTracker:
         return unsupported("data-dependent-branch", self.describe())
 
-    def nb_index(self, tx: Frame) -> VariableTracker:
-        return self.number(tx, operator.index)
-
-    def nb_int(self, tx: Frame) -> VariableTracker:
-        return self.number(tx, int)
-
-    def nb_float(self, tx: Frame) -> VariableTracker:
-        return self.number(tx, float)
+    nb_index, nb_int, nb_float = TensorVariable.nb_index, TensorVariable.nb_int, TensorVariable.nb_float
 
     def number(self, tx: Frame, convert: Callable[[Any], Any]) -> VariableTracker:
         """The only element as a Python number."""
         if not config.capture_scalar_outputs or self.proxy.meta.ndim:
             return unsupported("data-dependent-operator", f"a number from {self.describe()}")
-        item = tx.tr.graph.call(tx, "call_method", "item", [ValueVariable(self.proxy)])
-        return item.nb_float(tx) if convert is float else item.nb_int(tx) if convert is int else item
+        return converted_item(tx, ValueVariable(self.proxy), convert)
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
         return unsupported("format", self.describe())
@@ -142,9 +134,7 @@ class ArrayVariable(VariableTracker):
     def _require_memory_of_its_own(self) -> None:
         """A copy takes the array's place, since the tensor lies otherwise in memory."""
         if self.proxy.family is not None:
-            error = Unsupported("numpy", f"{self.describe()}, of which there are views")
-            error.break_step = self.made_at
-            raise error
+            raise Unsupported("numpy", f"{self.describe()}, of which there are views").at(self.made_at)
 
 
 def dtype_of(self: ArrayVariable) -> Any:
@@ -176,9 +166,10 @@ def _flags(tx: Frame, self: ArrayVariable) -> VariableTracker:
     if self.source is not None:
         owndata = owns_data(self.value)
         tx.tr.guard(tx.tr.source(self.source, ir.CALL, owns_data), ir.IS, owndata)
+    sample = numpy.empty(1, dtype_of(self))
     strides = strides_now(self.proxy, self.layout)
-    flags = Flags(shape_now(self.proxy), dtype_of(self), strides, self.layout.writeable, owndata)
-    return FlagsVariable(flags, tx.tr.failing_step())
+    sample = numpy.lib.stride_tricks.as_strided(sample, shape_now(self.proxy), strides, writeable=self.layout.writeable)
+    return FlagsVariable(sample.flags, owndata, tx.tr.failing_step())
 
 
 def owns_data(array: Any) -> bool:
@@ -186,44 +177,47 @@ def owns_data(array: Any) -> bool:
     return array.flags.owndata
 
 
+def _refused(what: str) -> Any:
+    """A slot that breaks the graph."""
+    return lambda self, tx, *args: unsupported("numpy", what)
+
+
+_OF_MEMORY = frozenset({"owndata", "OWNDATA", "O"})
+_OF_COPIES = frozenset({"writebackifcopy", "WRITEBACKIFCOPY", "X"})
+
+
 class FlagsVariable(VariableTracker):
     """`ndarray.flags`: another object at each access."""
 
-    def __init__(self, flags: Flags, made_at: int) -> None:
-        self.flags = flags
+    def __init__(self, flags: Mapping[str, bool], owndata: bool, made_at: int) -> None:
+        self.flags = flags  # those of an array with the same layout
+        self.owndata = owndata
         self.made_at = made_at
 
     def python_type(self) -> type:
-        return type(numpy.empty(0).flags)
+        return type(self.flags)
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        try:
-            return tx.tr.wrap_new(self.flags.read(name))
-        except KeyError:
-            return unsupported("numpy", f"ndarray.flags.{name}")
+        return self._flag(name, getattr(self.flags, name, None))
 
     def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
+        name = key.as_python_constant()
         try:
-            return tx.tr.wrap_new(self.flags.read(key.as_python_constant()))
+            return self._flag(name, self.flags[name])
         except KeyError:
             return unsupported("numpy", "ndarray.flags[]")
 
-    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
-        unsupported("numpy", f"assignment to ndarray.flags.{name}")
+    def _flag(self, name: str, value: object) -> VariableTracker:
+        if type(value) is not bool or name in _OF_COPIES:
+            return unsupported("numpy", f"ndarray.flags.{name}")
+        return ConstantVariable(self.owndata if name in _OF_MEMORY else value)
 
-    def mp_ass_subscript(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
-        unsupported("numpy", "assignment to ndarray.flags[]")
-
-    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
-        return unsupported("numpy", "comparison of ndarray.flags")
-
-    def tp_hash(self, tx: Frame) -> VariableTracker:
-        return unsupported("numpy", "hash of ndarray.flags")
+    tp_setattro = mp_ass_subscript = _refused("assignment to ndarray.flags")
+    tp_richcompare = _refused("comparison of ndarray.flags")
+    tp_hash = _refused("hash of ndarray.flags")
 
     def emit_new(self, cg: Codegen) -> None:
-        error = Unsupported("numpy", "ndarray.flags, which leaves the frame")
-        error.break_step = self.made_at
-        raise error
+        raise Unsupported("numpy", "ndarray.flags, which leaves the frame").at(self.made_at)
 
 
 ATTRIBUTES: dict[str, Callable[[Any, ArrayVariable], VariableTracker]] = {

@@ -1,9 +1,9 @@
-"""Calls of numpy on arrays: what numpy says that they return, and what torch makes of them.
+"""Calls of numpy on arrays: the kind of numpy's result, and the node that computes it with torch.
 
-Input: a function of numpy's, trackers. Output: nodes that call `torch._numpy`, `ArrayVariable`s; a break for what that does not have or
+Input: a function of numpy's, trackers. Output: nodes that call `torch._numpy`, `ArrayVariable`s; a break for functions that it lacks or
 computes otherwise.
-Invariant: what kind of result a call has (array or scalar, dtype, shape, layout, whose memory) is asked of numpy itself, with samples of
-the arguments' metadata; where torch gives another, the call is a break.
+Invariant: numpy itself, called with samples of the arguments' metadata, tells the kind of the result (array or scalar, dtype, shape,
+layout, owner of the memory); a call for which torch has another is a break.
 Mirrors `numpy/_core/src/umath` and `torch/_numpy`.
 """
 
@@ -27,11 +27,11 @@ from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.slice import SliceVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, TRUE, ConstantVariable
 from dynamo_lite.variables.torch.symnode import SymNodeVariable, operand_of
-from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable
+from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, set_operators
 
 from . import scalarmath
 from .arrays import ATTRIBUTES, ArrayVariable, array_in_memory_of, dtype_of, families, with_views
@@ -71,7 +71,7 @@ class NumpyCall:
         return result
 
     def is_changed(self, vt: ArrayVariable) -> bool:
-        """Whether numpy has changed what stands for an array."""
+        """Whether numpy has changed the sample of an array."""
         return self.samples[id(vt)][1].tobytes() != _sample_of(vt).tobytes()
 
     def _ask(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -237,8 +237,7 @@ class CopiedView:
     def __init__(self, tx: Frame, viewed: ArrayVariable, copy: TensorVariable, why: str) -> None:
         self.viewed, self.copy = families(viewed), families(copy)
         self.writes_before = len(tx.tr.graph.passes.versions.writes)
-        self.error = Unsupported("numpy", why)
-        self.error.break_step, self.error.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
+        self.error = Unsupported("numpy", why).at(tx.tr.failing_step(), tx.tr.user_stack())
 
     def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
         """Raise `Unsupported` if somebody could tell."""
@@ -283,8 +282,8 @@ def _are_alike(v: object, w: object) -> bool:
 
 
 def _simpler(tx: Frame, error: Unsupported, args: list[VariableTracker]) -> list[VariableTracker] | None:
-    """Arguments that `torch._numpy` takes where it refuses the given ones, None if there are none: arrays in the place of sequences of
-    arrays, constants for numbers that vary."""
+    """Arguments that `torch._numpy` takes instead of the given ones (arrays for sequences of arrays, constants for numbers that vary), or
+    None."""
     if error.slug not in _RETRIED:
         return None
     if any(isinstance(vt, ListVariable | TupleVariable) and holds_array(vt) for vt in args):
@@ -412,20 +411,7 @@ def operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]
     return call_numpy(tx, f"operator.{function.__name__}", function, args)
 
 
-def _binary(function: Callable[..., Any]) -> Any:
-    def slot(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
-        if not (_is_operand(v) and _is_operand(w)):
-            return NOT_IMPLEMENTED
-        return operate(tx, function, [v, w])
-
-    return staticmethod(slot)
-
-
-for _function, _row in BINARY_OPS.items():
-    if _function is not divmod:
-        setattr(ArrayVariable, _row.inplace or _row.slot, _binary(_function))
-for _function, (_slot, _) in UNARY_OPS.items():
-    setattr(ArrayVariable, _slot, lambda self, tx, f=_function: operate(tx, f, [self]))
+set_operators(ArrayVariable, _is_operand, operate)
 
 
 def _compare(self: ArrayVariable, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:

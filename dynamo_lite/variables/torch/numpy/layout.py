@@ -56,35 +56,3 @@ def layout_of(array: Any, value: TensorValue) -> Layout:
     """The layout of numpy's result, for the value of the graph that stands for it."""
     strides = array.strides if differs(value, array.strides) else None
     return Layout(strides, array.flags.writeable, array.flags.owndata)
-
-
-_FLAGS = frozenset(
-    """
-    c_contiguous f_contiguous contiguous owndata writeable aligned fnc forc behaved carray farray
-    C_CONTIGUOUS F_CONTIGUOUS CONTIGUOUS FORTRAN OWNDATA WRITEABLE ALIGNED FNC FORC BEHAVED CARRAY FARRAY C F O W A B CA FA
-    """.split()
-)
-
-
-_OWN_DATA = frozenset({"owndata", "OWNDATA", "O"})
-
-
-class Flags(NamedTuple):
-    """`ndarray.flags`, and what it is computed of."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-    strides: tuple[int, ...]
-    writeable: bool
-    owndata: bool
-
-    def read(self, name: str) -> Any:
-        """One of the flags. Raises KeyError for what is none."""
-        if name not in _FLAGS:
-            raise KeyError(name)
-        if name in _OWN_DATA:
-            return self.owndata
-        array = numpy.lib.stride_tricks.as_strided(numpy.empty(1, self.dtype), self.shape, self.strides)
-        if not self.writeable:
-            array.flags.writeable = False
-        return getattr(array.flags, name) if name.islower() else array.flags[name]

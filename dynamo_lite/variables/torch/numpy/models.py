@@ -30,7 +30,7 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, constant_slot, fold
 from dynamo_lite.variables.protocol.descr import DescriptorVariable
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, PURE, builtin
-from dynamo_lite.variables.protocol.wrap import builds, builds_subclasses
+from dynamo_lite.variables.protocol.wrap import builds, builds_subclasses, guarded
 from dynamo_lite.variables.torch.tensor import FOREIGN_ARGUMENTS, FOREIGN_OPERANDS, TensorVariable, ValueVariable
 from dynamo_lite.variables.torch.tensor import operate as operate_on_tensors
 
@@ -201,7 +201,7 @@ def _folded(
 
 
 def _call_on_tensors(tx: Frame, real: Any, args: list[VariableTracker], kwargs: dict[str, Any]) -> VariableTracker:
-    """numpy asks a tensor for an array; what a ufunc has computed, the tensor makes a tensor of."""
+    """numpy makes an array of each tensor; the result of a ufunc becomes a tensor again (`Tensor.__array_wrap__`)."""
     implementation = getattr(real, "_implementation", None)
     if isinstance(implementation, types.FunctionType):
         return tx.call(tx.tr.build_constant_object(implementation), args, kwargs)
@@ -298,9 +298,7 @@ def tensor_of_array(tx: Frame, array: ArrayVariable, options: dict[str, Any], co
 # -- constants
 
 
-def build_by_value(tr: Trace, value: object, source: GuardNode | None) -> ConstantVariable:
-    tr.guard(source, ir.EQUALS, value)
-    return ConstantVariable(value, source)
+_build_by_value = guarded(ir.EQUALS, ConstantVariable)
 
 
 def item_of(scalar: Any) -> Any:
@@ -312,7 +310,7 @@ def build_scalar(tr: Trace, value: Any, source: GuardNode | None) -> VariableTra
     """A number: a constant, or one that varies as Python's numbers do."""
     model = scalarmath.MODELS.get(type(value))
     if model is None:
-        return build_by_value(tr, value, source)
+        return _build_by_value(tr, value, source)
     tr.guard(source, ir.TYPE_IS, type(value))
     node = tr.source(source, ir.CALL, item_of)
     dynamic_shapes.take_for_data(tr, node)
@@ -342,11 +340,6 @@ def holds_inexact_scalars(vt: VariableTracker) -> bool:
 def _is_scalar(vt: VariableTracker) -> bool:
     known = numpy is not None and isinstance(vt, ConstantVariable) and isinstance(vt.value, numpy.generic)
     return known or isinstance(vt, ScalarVariable)
-
-
-def build_function(tr: Trace, value: object, source: GuardNode | None) -> NumpyFunctionVariable:
-    tr.guard(source, ir.IS, value)
-    return NumpyFunctionVariable(value, source)
 
 
 def host_number(value: Any) -> Any:
@@ -424,13 +417,13 @@ FOREIGN_OPERANDS[ArrayVariable] = _operate_on_tensors
 FOREIGN_ARGUMENTS[ArrayVariable] = _with_tensors
 
 if numpy is not None:
-    builds_subclasses(numpy.dtype)(build_by_value)
+    builds_subclasses(numpy.dtype)(_build_by_value)
     builds_subclasses(numpy.generic)(build_scalar)
     constant_slot("mp_subscript", numpy.generic)(_scalar_item)
     constant_slot("nb_index", numpy.integer)(_scalar_index)
     CONVERTING.append(numpy.generic)
     builds_subclasses(numpy.ndarray)(build_array)
-    builds(numpy.ufunc, type(numpy.sum))(build_function)
+    builds(numpy.ufunc, type(numpy.sum))(guarded(ir.IS, NumpyFunctionVariable))
     PURE.add(numpy.dtype)
     PURE.add(getattr(getattr(numpy.lib, "array_utils", None), "normalize_axis_index", numpy.dtype))
     for _name, _raw in vars(numpy.ndarray).items():

@@ -1,8 +1,8 @@
-"""Numpy's scalars that are computed from numbers which may be others at the next call: `np.prod(x.shape)`, `np.sqrt(x.shape[-1])`.
+"""Numpy's scalars that are computed from numbers which vary from call to call: `np.prod(x.shape)`, `np.sqrt(x.shape[-1])`.
 
 Input: a call of numpy, or an operator, on symbolic numbers, constants and such scalars. Output: `ScalarVariable`s, constants.
 Invariant: numpy itself computes each float, of the numbers of the call at hand; of ints only sums, differences and products are symbolic,
-where numpy's int64 is Python's int. Whatever else is asked of a scalar makes it a constant.
+where numpy's int64 is Python's int. Every other use of a scalar makes it a constant.
 Mirrors `numpy/_core/src/umath/scalarmath.c.src`.
 """
 
@@ -150,7 +150,7 @@ def varies(vt: VariableTracker) -> bool:
 
 
 def with_constants(vt: VariableTracker) -> VariableTracker:
-    """The same with all such numbers as the constants that they are now."""
+    """The object with all varying numbers replaced by their present values as constants."""
     if not isinstance(vt, ListVariable | TupleVariable) or not varies(vt):
         return specialized(vt)
     items = [with_constants(item) for item in vt.items]

@@ -1,4 +1,4 @@
-"""Distributed tensors: what turns them into local ones and back, and placements.
+"""Distributed tensors: the conversions from and to local tensors, and placements.
 
 Input: calls of `DTensor`'s methods with meshes and placements, which no graph can hold; `Placement` objects. Output: one node per call, of
 a function that has these built in; placements as constants.
@@ -152,7 +152,7 @@ def _host(tx: Frame, vt: VariableTracker) -> Any:
 
 
 def _with_tensor_first(function: Callable[..., Any]) -> None:
-    """Have the calls of a function that takes a tensor, possibly a mesh, and then what is known, be nodes."""
+    """Make nodes of the calls of a function that takes a tensor, possibly a mesh, and constants."""
     signature = inspect.signature(function)
 
     @builtin(function)

@@ -2,8 +2,8 @@
 
 Input: a real `FakeTensor` with its access path, or a graph value that is one to the program (`graph.inputs.fake_inputs`). Output:
 `FakeTensorVariable`.
-Invariant: `cls` is what the tensor is besides, `Tensor` or `Parameter`; its class is `FakeTensor`. What such a tensor keeps for operators
-on data (`constant`, memos) is never answered.
+Invariant: the class is `FakeTensor`; `cls` tells whether it also counts as a `Parameter`. A read of the attributes that operators on data
+keep on such a tensor (`constant`, memos) is a break.
 Mirrors `torch/_subclasses/fake_tensor.py` (`FakeTensor`).
 """
 
