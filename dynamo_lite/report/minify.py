@@ -24,11 +24,9 @@ from torch.fx import Graph, GraphModule, Node
 from dynamo_lite.backends.registry import backend_name, lookup_backend
 from dynamo_lite.exc import first_line
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
-from dynamo_lite.tune.apart import Job, importable, race_apart
-from dynamo_lite.tune.inputs import CannotCopy, Inputs
+from dynamo_lite.tune.apart import RaceApart, importable
 from dynamo_lite.tune.portable import CannotCarry
-from dynamo_lite.tune.race import undisturbed
-from dynamo_lite.tune.verify import Expected, wants_gradients
+from dynamo_lite.tune.verify import CannotCopy, Expected, Inputs, undisturbed, wants_gradients
 
 from .repro import RandomInput, script_of
 
@@ -90,9 +88,9 @@ def problem_of(
 def _problem_apart(gm: GraphModule, values: list[Any], backend: Backend, training: bool) -> str | None:
     name = backend if isinstance(backend, str) else backend_name(backend)
     try:
-        job = Job(gm, values, training)
-        found = race_apart(job.path, [name], 60.0).problem_of(name)
-        job.close()
+        race = RaceApart.of(gm, values, training)
+        found = race.run([name], 60.0).problem_of(name)
+        race.close()
     except CannotCarry:
         return None
     return None if found == "slower" else found
