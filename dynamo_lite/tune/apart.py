@@ -95,8 +95,12 @@ class RaceApart:
             _started(self.path, json.dumps([candidates, seconds]), errors) as process,
         ):
 
+            def expire() -> None:
+                expired.set()
+                process.kill()
+
             def end_after(seconds: float) -> threading.Timer:
-                timer = threading.Timer(seconds, lambda: (expired.set(), process.kill()))
+                timer = threading.Timer(seconds, expire)
                 timer.daemon = True
                 timer.start()
                 return timer

@@ -6,7 +6,9 @@ Input: a program that is run with a `Collector` as its backend; later the store.
 
 from __future__ import annotations
 
+import functools
 import io
+import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,7 +70,7 @@ def tune(budget: str | float | None = None, candidates: list[str] | None = None)
         try:
             job = portable.load(io.BytesIO(data))
             names = candidates or default_candidates(job.examples, job.training)
-            race = RaceApart(lambda file, data=data: file.write(data))
+            race = RaceApart(functools.partial(shutil.copyfileobj, io.BytesIO(data)))
             choice = race.run(names, seconds_of(budget))
             race.close()
         except portable.CannotCarry as reason:

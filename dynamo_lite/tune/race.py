@@ -47,7 +47,7 @@ class Runner:
     """One candidate: seconds per call in each round, or the reason why it is out of the race."""
 
     name: str
-    compiled: Callable[..., Any] | None = None
+    compiled: Callable[..., Any]
     compile_seconds: float = 0.0
     times: list[float] = field(default_factory=list)
     out: str | None = None
@@ -114,7 +114,7 @@ class Race:
         with undisturbed(self.examples):
             expected = Expected(self.gm.forward, Inputs(self.examples), self.training)
             for name, compiler in compilers.items():
-                runner = Runner(name)
+                runner = Runner(name, self.gm.forward)
                 runners.append(runner)
                 if time.perf_counter() - started > seconds * 0.75:
                     runner.out = f"not tried: the {seconds:g} s for this graph were used up"
