@@ -58,7 +58,7 @@ ACCEPTED: frozenset[str] = frozenset(
         "use_lazy_graph_module",
     }
 )
-"""Keys of `torch._dynamo.config` that may be set and have no effect: what they say is always so, or never here."""
+"""Keys of `torch._dynamo.config` that may be set and have no effect: the feature is always on here, or does not exist."""
 
 
 @dataclasses.dataclass(repr=False)
@@ -75,7 +75,7 @@ class Config:
     assume_static_by_default: bool = True  # sizes are constants until they change
     automatic_dynamic_shapes: bool = True  # a size or int that changed becomes symbolic at the recompile
     automatic_dynamic_strides: bool = True  # so does a stride that no size explains, also beside a symbolic size
-    automatic_dynamic_shapes_mark_as: str = "dynamic"  # or "unbacked": nothing may depend on what the number is
+    automatic_dynamic_shapes_mark_as: str = "dynamic"  # or "unbacked": nothing may depend on the value of the number
     specialize_zero_one: bool = True  # sizes 0 and 1 are constants
     use_duck_shape: bool = True  # sizes that are equal at first are one symbol
     specialize_int: bool = False  # ints are always constants
@@ -105,7 +105,7 @@ class Config:
     tune_store: str = ""  # file of the choices that races have led to; empty: beside the cache
 
     # Cache
-    cache: bool = True  # keep what was captured for the next process, and look for it there
+    cache: bool = True  # keep compiled versions for the next process, and look for those of earlier ones
     cache_dir: str = ""  # where; empty: in the user's cache directory (XDG_CACHE_HOME)
 
     # Errors and insight
@@ -180,7 +180,7 @@ class Config:
 
 
 class ConfigPatch(contextlib.ContextDecorator):
-    """What `Config.patch` returns. Entering saves the present values, leaving restores them in reverse order."""
+    """The result of `Config.patch`. Entering saves the present values, leaving restores them in reverse order."""
 
     def __init__(self, target: Config, changes: dict[str, Any]) -> None:
         self._target = target

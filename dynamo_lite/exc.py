@@ -629,7 +629,7 @@ def _shorten(text: str, limit: int = 200) -> str:
 
 
 class Restart(TorchDynamoException):
-    """The analysis of a frame has to start again with what was learned. Never leaves `convert`."""
+    """The analysis of a frame has to start again with the facts that were learned. Never leaves `convert`."""
 
     def __init__(self, *args: Any, restart_reason: str | None = None) -> None:
         super().__init__(*args)
@@ -671,7 +671,7 @@ class Mismatch(TorchDynamoException):
 
 
 class UnfitSizes(Exception):
-    """The sizes of this call are not what the program says they are (`torch._check` on sizes that are marked unbacked)."""
+    """The sizes of this call contradict a `torch._check` of the program on sizes that are marked unbacked."""
 
 
 class NotConstant(TorchDynamoException):
@@ -730,11 +730,11 @@ class RecompileLimitExceeded(RecompileError):
 
 
 class FailOnRecompileLimitHit(RecompileLimitExceeded):
-    """The same, because of `config.fail_on_recompile_limit_hit`."""
+    """The limit of recompilations was hit under `config.fail_on_recompile_limit_hit`."""
 
 
 class UserErrorType(enum.Enum):
-    """What kind of mistake a `UserError` reports."""
+    """The kind of mistake that a `UserError` reports."""
 
     DYNAMIC_CONTROL_FLOW = enum.auto()
     ANTI_PATTERN = enum.auto()
@@ -761,7 +761,7 @@ class UserError(TorchDynamoException):
 
 
 class ForbiddenCallError(UserError, AssertionError):
-    """Captured code calls what was given to `forbid_in_graph`, or what must be called before the compiled function."""
+    """Captured code calls a function that was given to `forbid_in_graph`, or that must be called before the compiled function."""
 
     def __init__(self, msg: str) -> None:
         super().__init__(UserErrorType.ANTI_PATTERN, msg)

@@ -1,4 +1,4 @@
-"""What a program can say to the compiler: markers that captured code calls, marks on tensors, and the stance.
+"""Instructions of the program to the compiler: markers that captured code calls, marks on tensors, and the stance.
 
 Input: calls in the user's program. Output: attributes and sets that the engine reads; it recognises the functions here
 by identity. Invariant: outside of captured code every marker is an ordinary function without an effect on values.
@@ -295,7 +295,7 @@ def mark_static_address(t: object, guard: bool = False) -> None:
     setattr(t, STATIC_ADDRESS, "guarded" if guard else "unguarded")
 
 
-# The stance: what a call does when no compiled version fits
+# The stance: the behaviour of a call that fits no compiled version
 
 StanceName = Literal[
     "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"
@@ -404,4 +404,4 @@ class set_stance:  # a verb, as in torch: plain call, decorator and context mana
 
 
 _FORBIDDEN_MARKERS = frozenset(FORBIDDEN_IN_GRAPH)
-"""Those of this module."""
+"""The markers of this module."""

@@ -1,4 +1,4 @@
-"""The log of what the compiler did. `convert` and `codegen` write it; `report` and `testing` read it.
+"""The log of the compiler. `convert` and `codegen` write it; `report` and `testing` read it.
 
 Input: one record per compiled graph, per graph break and per analysed frame. Output: `log`, a bounded list of frames
 and the counters. Invariant: a record is complete when it is added and is not changed afterwards, except for its call
@@ -38,9 +38,9 @@ UNUSED_RANDOM = "dynamo_lite_unused_random"
 
 
 class MissedGuard(Protocol):
-    """What a `Miss` offers to reports: the path of a value, the user's line, what the version was made for, and what came. `kind`: that of
-    the check, None for a relation and for a value that is not there. To decisions it offers values: `paths`, the steps that lead to what
-    the guard looks at, and `bounds`, the name of a number with the smallest and the largest one allowed, if the guard says just that."""
+    """A failed guard of a `Miss`, for reports: the path of a value, the user's line, the expected and the actual value. `kind`: the kind of
+    the check, None for a relation and for a missing value. For decisions: `paths`, the steps that lead to the values that the guard checks,
+    and `bounds`, the name of a number with the smallest and the largest one allowed, if the guard says just that."""
 
     path: str
     user_line: tuple[str, int] | None
@@ -52,7 +52,7 @@ class MissedGuard(Protocol):
 
 
 class GuardText(Protocol):
-    """What `FrameRecord.guards` offers to reports: how many checks there are, and the readable Python mirror."""
+    """The guards of a `FrameRecord`, for reports: the number of checks, and the readable Python mirror."""
 
     def __len__(self) -> int: ...
 
@@ -118,7 +118,7 @@ class BreakRecord:
 
     @property
     def reason(self) -> str:
-        """What happened, in one line."""
+        """The break in one line."""
         return f"{self.code} {self.title}" + (f": {self.context}" if self.context else "")
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ class GraphRecord:
     calls: int = 0
     seconds: float = 0.0
     race: list[tuple[str, float | None, str]] | None = None  # of `autotune`: candidate, microseconds, what happened
-    notes: dict[str, list[str]] = field(default_factory=dict)  # of backends: what they have left to torch, and why
+    notes: dict[str, list[str]] = field(default_factory=dict)  # of backends: operators left to torch, and why
 
 
 @dataclass(slots=True)
@@ -219,7 +219,7 @@ class FrameRecord:
     size_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
     """The user's lines that decide by sizes or need them as constants, and the functions that were called to get there."""
     guard_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
-    """The like for all lines that need a guard."""
+    """The user's lines that need a guard, and the functions that were called to get there."""
     breaks_in_loop: bool = False
     """Whether the version ends with a break in a loop of the frame itself."""
     steps: int = 0

@@ -42,7 +42,7 @@ class _Relay:
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         interrupted = (
             sys.exception()
-        )  # what the analysis itself was handling just now is none of the program's business
+        )  # the exception that the analysis itself was handling is none of the program's business
         try:
             self.handler(signum, frame)
         except Exception as error:

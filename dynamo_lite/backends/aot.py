@@ -343,8 +343,8 @@ def _give_names(gm: GraphModule) -> None:
 
 
 def _drop_effects_of_the_forward(gm: GraphModule) -> None:
-    """Take out of a backward graph what has an effect in the forward pass: draws of random numbers, assertions. AOTAutograd copies what can
-    be computed from saved values into both, and its removal of dead code keeps effects, with all that they are computed from."""
+    """Remove from a backward graph the nodes with an effect in the forward pass: draws of random numbers, assertions. AOTAutograd copies
+    what can be computed from saved values into both, and its removal of dead code keeps effects, with all that they are computed from."""
     tags = {node.meta.get("partitioner_tag") for node in gm.graph.nodes if node.op == "placeholder"}
     if "is_backward" not in tags:
         return

@@ -98,7 +98,7 @@ def plain(value: Any) -> Any:
 
 
 def validator(name: str) -> Callable[..., None]:
-    """A function that checks the options given to `compile` for such a backend; it raises RuntimeError."""
+    """A function that checks the options given to `compile` for a backend of parts; it raises RuntimeError."""
 
     def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
         refuse_mode(name, mode)
@@ -144,7 +144,8 @@ class Split:
         self.told = self._notes()
 
     def _split(self) -> Any:
-        """Each round hands over what is left; what a compiler refuses is found node by node, once, and kept from it in the next round."""
+        """Each round hands the remaining nodes to the compiler; nodes that it refuses are found one by one, once, and left out of the next
+        round."""
         while True:
             module, parts = self._cut()
             known = len(self.refused)

@@ -207,7 +207,7 @@ def call_backend(
 
 
 def _needs_data(compiler_fn: CompilerFn) -> bool:
-    """Whether it is one of our own compilers: what they make of a graph runs on tensors that have data."""
+    """Whether it is one of our own compilers: their compiled graphs need tensors with data."""
     while isinstance(compiler_fn, functools.partial):
         compiler_fn = compiler_fn.func
     is_ours = getattr(compiler_fn, "__module__", "").partition(".")[0] == __package__.partition(".")[0]
@@ -228,7 +228,7 @@ def _exchange(compiler_fn: CompilerFn, kept: Any) -> Any:
 
 
 def reset_backends() -> None:
-    """Let every backend that was used drop what it keeps between graphs (a function `reset` on the backend)."""
+    """Call the function `reset` of every backend that has one: it drops the state that the backend keeps between graphs."""
     with _lock:
         known = list(_backends.values())
     for backend in known:
@@ -240,7 +240,7 @@ def reset_backends() -> None:
 @functools.cache
 def _entry_points() -> dict[str, EntryPoint]:
     found = {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
-    # What stands above this module is known also where the package is not installed but only found.
+    # The rooms above this one are known by name only, also where the package is on the path but not installed.
     own = EntryPoint("autotune", f"{__package__.partition('.')[0]}.tune.autotune:autotune", ENTRY_POINT_GROUP)
     return {own.name: own, **found}
 

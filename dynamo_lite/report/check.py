@@ -46,8 +46,8 @@ class Forecast(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was found in a file. `functions`: how many have been looked at; `calls`, `unknown`: their calls, and those of them whose
-    callee is known only when the program runs."""
+    """The forecast of a file. `functions`: the number of functions examined; `calls`, `unknown`: the numbers of their calls, and of the
+    calls whose callee is known only when the program runs."""
 
     path: str
     functions: int
@@ -83,7 +83,7 @@ def check(path: str) -> Report:
 
 
 def check_source(source: str | bytes, path: str = "<string>") -> Report:
-    """The same for a text."""
+    """Look at the text of a Python file. Raises SyntaxError."""
     code = compile(source, path, "exec", dont_inherit=True)
     text = source.decode(errors="replace") if isinstance(source, bytes) else source
     return _Script(path, text.splitlines()).run(code)
@@ -120,8 +120,8 @@ class _Script:
         )
 
     def _captured(self) -> set[types.CodeType]:
-        """The functions that may be captured: those that are compiled and what they call, if the file says so, else all that compile
-        nothing themselves."""
+        """The functions that may be captured: those that are compiled and what they call, if the file says so, else all functions
+        that compile nothing themselves."""
         everything = [self.module, *self.frames.values()]
         reached = {code for frame in everything for code in frame.compiled}
         if not reached or any(frame.compiles for frame in everything):

@@ -57,7 +57,7 @@ class ProfilerEvent(NamedTuple):
 
 @dataclass(slots=True)
 class Gap:
-    """What passed between the end of one graph and the start of the next, or the edge of the function: how often, and how long."""
+    """The passes from the end of one graph to the start of the next, or to the edge of the function: their number and duration."""
 
     count: int = 0
     seconds: float = 0.0
@@ -100,7 +100,7 @@ class Coverage:
     texts: dict[int, FrameText] = field(default_factory=dict)
     """Of frames, by the `id` of their record; empty unless the measurement was to keep them."""
     names: list[str] = field(default_factory=list)
-    """Of functions by their number in events, also of those that were not called."""
+    """Names of functions by their number in events, also of functions that were not called."""
 
     @property
     def frames(self) -> list[FrameRecord]:
@@ -188,7 +188,7 @@ class Measurement:
             object.__setattr__(compiled, "_dynamo_lite_call", counted)
             return compiled
         if isinstance(compiled, types.MethodType):
-            # What the method is bound to names a module better than `Module._call_impl` does.
+            # The class of the bound object names a module better than `Module._call_impl` does.
             name = type(compiled.__self__).__qualname__
             return self._counted(compiled, f"{name}.{compiled.__name__}")
         return self._counted(compiled, getattr(compiled, "__qualname__", type(compiled).__qualname__))
@@ -302,7 +302,7 @@ class _CurrentFunction(threading.local):
 
 
 class _MeasuredBackend:
-    """A backend whose compiled graphs add to their `GraphRecord` what they are called and how long they take."""
+    """A backend whose compiled graphs add the number and the duration of their calls to their `GraphRecord`."""
 
     def __init__(self, inner: Callable[..., Any], current: _CurrentFunction) -> None:
         self._inner = inner

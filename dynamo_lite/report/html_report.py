@@ -1,4 +1,4 @@
-"""`report.html_report`: what was captured of a program, as one file for a browser.
+"""The coverage of a program as one HTML file.
 
 Input: a `Coverage` whose measurement has kept its texts. Output: HTML without anything from elsewhere. Needs jinja2, the extra `report`.
 Invariant: texts of the program are escaped; the page works without its script.

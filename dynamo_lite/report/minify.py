@@ -61,8 +61,8 @@ class Repro:
 def problem_of(
     gm: GraphModule, inputs: Sequence[Any], backend: Backend, training: bool, *, isolate: bool = False
 ) -> str | None:
-    """What is wrong with the backend on this graph: "failed: …", "wrong: …", with `isolate` also "crashed: …"; None if nothing is, or if
-    eager execution itself fails."""
+    """The fault of the backend on this graph: "failed: …", "wrong: …", with `isolate` also "crashed: …"; None if there is none, or if eager
+    execution itself fails."""
     values = [v.make() if isinstance(v, RandomInput) else v for v in inputs]
     with undisturbed(values):
         try:
@@ -177,7 +177,7 @@ def _randomize(repro: Repro, fails: Callable[[GraphModule, list[Any]], bool]) ->
 
 
 class Parts:
-    """The parts of one graph. `operators`: its nodes that call something; `values`: what each node gave in eager execution."""
+    """The parts of one graph. `operators`: its nodes that call something; `values`: each node's result in eager execution."""
 
     def __init__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> None:
         self.gm = gm
@@ -228,7 +228,7 @@ class Parts:
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Keeps a copy of what each node gives, before anything changes it."""
+    """Keeps a copy of each node's result, before anything changes it."""
 
     def __init__(self, gm: GraphModule, values: dict[Node, Any]) -> None:
         super().__init__(gm, garbage_collect_values=False)

@@ -1,4 +1,4 @@
-"""What `report.html_report` shows, as plain data for its template.
+"""The content of the HTML report, as plain data for its template.
 
 Input: a `Coverage` that has kept its texts. Output: a `Page`. Sources are read from the program's files; nothing is HTML here.
 """
@@ -131,7 +131,7 @@ class FunctionView:
 
 @dataclass
 class BreakView:
-    """A break with what it costs and what to change."""
+    """A break with its cost and the advice against it."""
 
     cost: BreakCost
     percent: float
@@ -143,7 +143,7 @@ class BreakView:
 
 @dataclass
 class TimeBar:
-    """A bar of the timeline: percent of its width, and what it is."""
+    """A bar of the timeline: its place and width in percent, and its text."""
 
     lane: str
     left: float
@@ -191,7 +191,7 @@ def page_of(coverage: Coverage) -> Page:
 
 
 def _by_place(frames: Iterable[FrameRecord]) -> Iterator[list[FrameRecord]]:
-    """Frames of one function with what is left of them after breaks: their code begins at one line."""
+    """Frames of one function together with its resume functions: their code begins at one line."""
     places: dict[tuple[str, int], list[FrameRecord]] = {}
     for frame in frames:
         places.setdefault((frame.filename, frame.lineno), []).append(frame)
@@ -224,7 +224,7 @@ def _shown(root: CalledFunction) -> set[int]:
     for _ in range(MAX_DEPTH):
         level = [called for parent in level for _, called in parent.shown()]
         found += level
-    found.sort(key=lambda called: -called.total)  # stable: the caller stays before the called
+    found.sort(key=lambda called: -called.total)  # stable: callers stay before callees
     return {id(called) for called in found[:MAX_CALLS]}
 
 

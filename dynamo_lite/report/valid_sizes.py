@@ -1,7 +1,7 @@
 """`valid_sizes(fn, *args)`: the sizes of inputs for which one captured program holds.
 
-Input: a function or module, and arguments as an example. Output: a `ValidSizes`: what the guards demand of each size, membership, and an
-enumeration of members.
+Input: a function or module, and arguments as an example. Output: a `ValidSizes`: the conditions of the guards on each size, membership,
+and an enumeration of members.
 Invariant: membership is decided by the guards themselves, on numbers instead of tensors.
 """
 

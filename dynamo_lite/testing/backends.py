@@ -75,7 +75,7 @@ class EagerAndRecordGraphs:
 
 
 class AotEagerAndRecordGraphs:
-    """A backend that runs AOTAutograd's graphs eagerly; keeps what it got in `graphs`, and the ATen graphs in
+    """A backend that runs AOTAutograd's graphs eagerly; keeps its inputs in `graphs`, and the ATen graphs in
     `fw_graphs` and `bw_graphs`.
     """
 
@@ -101,7 +101,7 @@ class AotEagerAndRecordGraphs:
 
 
 class InductorAndRecordGraphs:
-    """A backend that compiles graphs with inductor; keeps what it got in `graphs`, and the ATen graphs that inductor compiled in
+    """A backend that compiles graphs with inductor; keeps its inputs in `graphs`, and the ATen graphs that inductor compiled in
     `inductor_graphs`.
     """
 

@@ -208,7 +208,7 @@ def identities(*roots: Any) -> dict[str, str]:
 
 @dataclass
 class Run:
-    """What `run_both` found: the eager result, and what capture made of the function."""
+    """The result of `run_both`: the eager result, and the graphs, breaks and recompiles of the function."""
 
     result: Any = None
     exception: BaseException | None = None

@@ -1,4 +1,4 @@
-"""What is captured of a function, as something that tests can hold it to.
+"""A record of the capture of a function, with which tests compare later captures.
 
 Input: a function or module, the arguments of one call or more. Output: a `Captured`; its `text` is what a lock file holds, one fact a line
 and without line numbers, so that only changes of the capture change it.
@@ -35,7 +35,7 @@ class Captured:
     skipped: list[str] = field(default_factory=list)
 
     def add(self, frame: FrameRecord) -> None:
-        """Take over what the log says of a frame."""
+        """Add the record of a frame."""
         self.graphs += [graph.op_count for graph in frame.graphs]
         self.breaks += frame.breaks
         if frame.recompile_reason is not None:

@@ -1,6 +1,6 @@
 """The name of a graph in the store: equal for graphs, inputs and machines for which the same backend is the fastest.
 
-Input: a graph, its real inputs. Output: a hexadecimal digest. What enters: operators and how they are connected (not the names of nodes),
+Input: a graph, its real inputs. Output: a hexadecimal digest of: operators and how they are connected (not the names of nodes),
 constants, subgraphs; per input its dtype, device, layout, sizes (symbolic ones to the next power of two) and whether gradients are wanted;
 name of the device and number of threads; versions of what compiles.
 """
@@ -36,7 +36,7 @@ def _environment() -> tuple[str, ...]:
 
 
 def _processor() -> str:
-    """The processor's model, as far as the system tells."""
+    """The processor's model, if the system knows it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
