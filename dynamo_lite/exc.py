@@ -505,6 +505,43 @@ BREAKS: dict[str, BreakKind] = {
 }
 
 
+class OfKind:
+    """An object about one kind of break: `slug`, `context` and `user_stack` describe the case, the properties its kind."""
+
+    __slots__ = ()
+
+    slug: str
+    context: str
+    user_stack: UserStack
+
+    @property
+    def kind(self) -> BreakKind:
+        return BREAKS[self.slug]
+
+    @property
+    def number(self) -> int:
+        return self.kind.number
+
+    @property
+    def code(self) -> str:
+        return self.kind.code
+
+    @property
+    def title(self) -> str:
+        return self.kind.title
+
+    @property
+    def why(self) -> str:
+        return self.kind.why
+
+    @property
+    def what_to_do(self) -> str:
+        return self.kind.what_to_do
+
+    def __str__(self) -> str:
+        return format_break(self.slug, self.context, self.user_stack)
+
+
 _BY_CODE = {kind.code: slug for slug, kind in BREAKS.items()}
 
 
@@ -525,7 +562,7 @@ class InternalTorchDynamoError(TorchDynamoException):
     """A bug of dynamo_lite. Raised only in debug mode or with `suppress_errors` off; else the program runs eagerly."""
 
 
-class Unsupported(TorchDynamoException):
+class Unsupported(OfKind, TorchDynamoException):
     """A graph break. Under `fullgraph=True` the user sees it; otherwise the engine splits the graph at it.
 
     `slug` is a key of `BREAKS`, `context` one short phrase about this case (a name, a type), `cause` an exception that
@@ -534,29 +571,14 @@ class Unsupported(TorchDynamoException):
     """
 
     def __init__(self, slug: str, context: str = "", cause: BaseException | None = None) -> None:
-        self.kind = BREAKS[slug]
+        if slug not in BREAKS:
+            raise KeyError(slug)
         super().__init__(slug, context)
         self.slug = slug
         self.context = context
         self.cause = cause
         self.user_stack: UserStack = ()
         self.break_step: int | None = None  # of the analysis: where to break because of this, if the raiser knows
-
-    @property
-    def number(self) -> int:
-        return self.kind.number
-
-    @property
-    def title(self) -> str:
-        return self.kind.title
-
-    @property
-    def why(self) -> str:
-        return self.kind.why
-
-    @property
-    def what_to_do(self) -> str:
-        return self.kind.what_to_do
 
     @property
     def gb_type(self) -> str:
@@ -566,9 +588,6 @@ class Unsupported(TorchDynamoException):
     @property
     def msg(self) -> str:
         return str(self)
-
-    def __str__(self) -> str:
-        return format_break(self.slug, self.context, self.user_stack)
 
 
 class FirstUse(Unsupported):

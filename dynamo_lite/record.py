@@ -12,13 +12,13 @@ import sys
 import threading
 import types
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from .config import config
-from .exc import BREAKS, Unsupported, UserFrame, UserStack, format_break
+from .exc import OfKind, Unsupported, UserFrame, UserStack
 
 MAX_FRAMES = 10_000
 """Frames that the log keeps; the oldest are dropped, the counters keep counting."""
@@ -87,7 +87,7 @@ STATS = Stats()
 
 
 @dataclass(slots=True)
-class BreakRecord:
+class BreakRecord(OfKind):
     """One graph break of one frame."""
 
     slug: str
@@ -100,18 +100,6 @@ class BreakRecord:
         return cls(exc.slug, exc.context, tuple(exc.user_stack))
 
     @property
-    def number(self) -> int:
-        return BREAKS[self.slug].number
-
-    @property
-    def code(self) -> str:
-        return BREAKS[self.slug].code
-
-    @property
-    def title(self) -> str:
-        return BREAKS[self.slug].title
-
-    @property
     def user_frame(self) -> UserFrame | None:
         """The line that caused the break."""
         return self.user_stack[-1] if self.user_stack else None
@@ -120,9 +108,6 @@ class BreakRecord:
     def reason(self) -> str:
         """The break in one line."""
         return f"{self.code} {self.title}" + (f": {self.context}" if self.context else "")
-
-    def __str__(self) -> str:
-        return format_break(self.slug, self.context, self.user_stack)
 
 
 class Function(NamedTuple):
@@ -261,6 +246,25 @@ class FrameRecord:
         }
 
 
+class OfFrames:
+    """The graphs and breaks of several frames."""
+
+    frames: Sequence[FrameRecord]
+
+    @property
+    def graphs(self) -> list[GraphRecord]:
+        return [graph for frame in self.frames for graph in frame.graphs]
+
+    @property
+    def breaks(self) -> list[BreakRecord]:
+        return [record for frame in self.frames for record in frame.breaks]
+
+    @property
+    def recompiles(self) -> list[FrameRecord]:
+        """The versions that were made because earlier ones did not fit."""
+        return [frame for frame in self.frames if frame.entry_index > 0]
+
+
 Listener = Callable[[FrameRecord], None]
 
 
@@ -320,6 +324,16 @@ class RecordLog:
 
         return remove
 
+    @contextmanager
+    def recording(self) -> Iterator[list[FrameRecord]]:
+        """The frames that are added within the block, as a list that grows."""
+        frames: list[FrameRecord] = []
+        stop = self.listen(frames.append)
+        try:
+            yield frames
+        finally:
+            stop()
+
     def snapshot(self) -> list[FrameRecord]:
         """The frames so far, as a list that later additions do not change."""
         with self._lock:
@@ -339,11 +353,6 @@ class RecordLog:
             self.frames.clear()
             self.counters.clear()
             self._graph_ids = itertools.count()
-
-
-def user_frames(rows: Sequence[Sequence[Any]]) -> UserStack:
-    """`UserFrame`s from plain tuples `(filename, lineno, function, source_line, …)`."""
-    return tuple(UserFrame(*row) for row in rows)
 
 
 log = RecordLog()

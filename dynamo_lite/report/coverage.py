@@ -28,7 +28,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from dynamo_lite.backends.registry import backend_name, lookup_backend
 from dynamo_lite.exc import UserFrame
 from dynamo_lite.optimized_module import OptimizedModule
-from dynamo_lite.record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, log
+from dynamo_lite.record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, OfFrames, log
 
 GRAPH_RANGE = "dynamo_lite::graph "
 FUNCTION_RANGE = "dynamo_lite::function "
@@ -64,7 +64,7 @@ class Gap:
 
 
 @dataclass
-class FunctionCoverage:
+class FunctionCoverage(OfFrames):
     """One function or module given to `compile`, with all frames that were captured while it ran."""
 
     name: str
@@ -78,20 +78,12 @@ class FunctionCoverage:
     """Between two graphs, by their ids; None is the edge of the function."""
 
     @property
-    def graphs(self) -> list[GraphRecord]:
-        return [graph for frame in self.frames for graph in frame.graphs]
-
-    @property
     def total_ops(self) -> int:
         return self.captured_ops + self.eager_ops
 
-    @property
-    def breaks(self) -> list[BreakRecord]:
-        return [record for frame in self.frames for record in frame.breaks]
-
 
 @dataclass
-class Coverage:
+class Coverage(OfFrames):
     """The result of a `Measurement`. `str(coverage)` is the report that `run --coverage` prints."""
 
     functions: list[FunctionCoverage] = field(default_factory=list)
@@ -103,16 +95,8 @@ class Coverage:
     """Names of functions by their number in events, also of functions that were not called."""
 
     @property
-    def frames(self) -> list[FrameRecord]:
+    def frames(self) -> list[FrameRecord]:  # type: ignore[override]
         return [frame for function in self.functions for frame in function.frames]
-
-    @property
-    def graphs(self) -> list[GraphRecord]:
-        return [graph for function in self.functions for graph in function.graphs]
-
-    @property
-    def breaks(self) -> list[BreakRecord]:
-        return [record for function in self.functions for record in function.breaks]
 
     @property
     def captured_ops(self) -> int:
@@ -131,10 +115,6 @@ class Coverage:
         """The part of the time in compiled functions that is spent in graphs, 0 to 1."""
         seconds = sum(function.seconds for function in self.functions)
         return sum(function.graph_seconds for function in self.functions) / seconds if seconds else 0.0
-
-    @property
-    def recompiles(self) -> list[FrameRecord]:
-        return [frame for frame in self.frames if frame.entry_index > 0]
 
     def __str__(self) -> str:
         return "\n".join(_report(self))

@@ -33,7 +33,7 @@ from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, fo
 from dynamo_lite.graph.passes.checks import CHECKS
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import GuardFailure, explain_miss, step
-from dynamo_lite.record import FrameRecord, Specialization, log
+from dynamo_lite.record import Specialization, log
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 
@@ -129,7 +129,6 @@ class _Capture:
         self.gm: GraphModule | None = None
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
-        self.frames: list[FrameRecord] = []
 
     def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         self.gm, self.inputs = gm, list(example_inputs)
@@ -250,10 +249,9 @@ class _Call(NamedTuple):
 def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
     """The captured graph of a call, and the changes that the call would make."""
     capture = _Capture(fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None))
-    with contextlib.ExitStack() as stack:
-        stack.callback(log.listen(capture.frames.append))
+    with log.recording() as frames:
         compiled, result, dims, state = call.run(fn, capture)
-    frame = next((f for f in capture.frames if f.guards is not None), None)
+    frame = next((f for f in frames if f.guards is not None), None)
     guards = frame.guards.guards() if frame is not None else None
     if guards is None:
         raise UserError(

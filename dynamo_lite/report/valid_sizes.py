@@ -19,7 +19,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism.mark_constraints import spoken_path
 from dynamo_lite.graph.shapes.sizes import Number
 from dynamo_lite.guards import ir
-from dynamo_lite.record import FrameRecord, Specialization, log
+from dynamo_lite.record import Specialization, log
 
 
 @dataclass
@@ -77,15 +77,10 @@ def valid_sizes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> ValidSizes
     buffers, nor of dimensions under `mark_static`; `mark_unbacked` makes them all symbolic. Raises `Unsupported` where the function is
     not one graph, and what `fn` raises.
     """
-    frames: list[FrameRecord] = []
     compiled = compile(fn, backend="eager", fullgraph=True, dynamic=True, isolate_recompiles=True)
-    stop = log.listen(frames.append)
-    try:
-        # That two sizes are equal in the example means nothing; layouts are those of the example.
-        with config.patch(use_duck_shape=False, automatic_dynamic_strides=False):
-            compiled(*args, **kwargs)
-    finally:
-        stop()
+    # That two sizes are equal in the example means nothing; layouts are those of the example.
+    with log.recording() as frames, config.patch(use_duck_shape=False, automatic_dynamic_strides=False):
+        compiled(*args, **kwargs)
     frame = next((f for f in frames if f.guards is not None), None)
     guards = frame.guards.guards() if frame is not None else None
     if guards is None:

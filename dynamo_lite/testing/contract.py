@@ -93,12 +93,11 @@ def capture_of(
 
     with config.patch(cache=False):
         compiled = compile(fn, backend=noting, dynamic=dynamic, isolate_recompiles=True)
-        stop = log.listen(captured.add)
-        try:
+        with log.recording() as frames:
             for arguments in (args, *then):
                 compiled(*arguments, **(kwargs or {}))
-        finally:
-            stop()
+    for frame in frames:
+        captured.add(frame)
     return captured
 
 
