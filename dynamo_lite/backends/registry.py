@@ -245,7 +245,7 @@ def _entry_points() -> dict[str, EntryPoint]:
     return {own.name: own, **found}
 
 
-# Races try them in this order: first what compiles in little time, for the rest may be more than there is.
+# The backends of this package. Races try them in this order: first those that compile in little time, for a race may end before the rest.
 register_backend(eager, name="eager", tags=("debug",))
 register_backend(aot_eager, name="aot_eager", tags=("debug",))
 register_backend(cudagraphs, name="cudagraphs")
