@@ -643,6 +643,11 @@ def brief(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
+def many(count: int, noun: str) -> str:
+    """A number with its noun: "1 graph", "2,000 graphs"."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
+
+
 def _shorten(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

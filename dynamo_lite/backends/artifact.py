@@ -71,7 +71,7 @@ def settings(mode: str | None = None, options: Mapping[str, Any] | None = None) 
         return None
     if torch._C._is_any_autocast_enabled():  # AOTAutograd switches it off around compiled graphs
         return None
-    return [mode, sorted(options.items()), environment, _flags(), _processor()]
+    return [mode, sorted(options.items()), environment, _flags(), processor()]
 
 
 def _environment() -> dict[str, str] | None:
@@ -123,7 +123,7 @@ def _flags() -> list[Any]:
 
 
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """The kind of processor: kernels are compiled for exactly this one."""
     try:
         with open("/proc/cpuinfo") as file:

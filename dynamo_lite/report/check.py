@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dynamo_lite.exc import BREAKS, UserFrame, format_break
+from dynamo_lite.exc import BREAKS, UserFrame, format_break, many
 from dynamo_lite.isa import LiftError
 
 from .forecast import UNKNOWN, Event, KnownVariable, StaticFrame, StaticVariable, builtin_name, tensor_names
@@ -69,7 +69,7 @@ class Report(NamedTuple):
         counts = Counter(BREAKS[found.slug].code for found in self.breaks)
         kinds = ", ".join(f"{code} {n}×" if n > 1 else code for code, n in sorted(counts.items()))
         yield (
-            f"{self.path}: {len(self.breaks)} graph break{'s' * (len(self.breaks) != 1)} forecast in {where} of {self.functions} "
+            f"{self.path}: {many(len(self.breaks), 'graph break')} forecast in {where} of {self.functions} "
             f"functions" + (f" ({kinds})" if kinds else "")
         )
         yield f"{self.calls} calls, of which {self.unknown} of something that is known only when the program runs"

@@ -26,7 +26,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from dynamo_lite.backends.registry import backend_name, lookup_backend
-from dynamo_lite.exc import UserFrame
+from dynamo_lite.exc import UserFrame, many
 from dynamo_lite.optimized_module import OptimizedModule
 from dynamo_lite.record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, OfFrames, log
 
@@ -333,13 +333,13 @@ def _report(coverage: Coverage) -> Iterator[str]:
     trace = sum(frame.trace_seconds for frame in coverage.frames)
     backend = sum(frame.backend_seconds for frame in coverage.frames)
     yield (
-        f"dynamo_lite coverage: {_many(len(coverage.functions), 'function')}, {_many(len(coverage.frames), 'frame')}, "
-        f"{_many(len(coverage.graphs), 'graph')}, {_many(coverage.graph_calls, 'graph call')}"
+        f"dynamo_lite coverage: {many(len(coverage.functions), 'function')}, {many(len(coverage.frames), 'frame')}, "
+        f"{many(len(coverage.graphs), 'graph')}, {many(coverage.graph_calls, 'graph call')}"
     )
     yield (
         f"captured {_share(coverage.captured_ops, coverage.total_ops)} operators, "
-        f"{coverage.time_share:.1%} of the time; {_many(len(coverage.breaks), 'graph break')}, "
-        f"{_many(len(coverage.recompiles), 'recompile')}; "
+        f"{coverage.time_share:.1%} of the time; {many(len(coverage.breaks), 'graph break')}, "
+        f"{many(len(coverage.recompiles), 'recompile')}; "
         f"trace {trace:.2f} s, backend {backend:.2f} s"
     )
     if coverage.window_seconds is not None:
@@ -354,7 +354,7 @@ def _report(coverage: Coverage) -> Iterator[str]:
 def _function_lines(function: FunctionCoverage) -> Iterator[str]:
     share = function.graph_seconds / function.seconds if function.seconds else 0.0
     yield (
-        f"{function.name}: {_many(function.calls, 'call')}, "
+        f"{function.name}: {many(function.calls, 'call')}, "
         f"captured {_share(function.captured_ops, function.total_ops)} operators, "
         f"{share:.1%} of {function.seconds:.3f} s"
     )
@@ -426,7 +426,3 @@ def _table(rows: list[tuple[str, ...]], left: int) -> Iterator[str]:
 
 def _share(part: int, whole: int) -> str:
     return f"{part} of {whole}" + (f" ({part / whole:.1%})" if whole else "")
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")

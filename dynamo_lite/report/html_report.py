@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from dynamo_lite import __version__
+from dynamo_lite.exc import many
 
 from .coverage import MAX_EVENTS, Coverage, short_path
 from .page import duration, page_of
@@ -35,7 +36,7 @@ def environment(*folders: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(duration=duration, short_path=short_path)
+    made.globals.update(duration=duration, many=many, short_path=short_path)
     return made
 
 

@@ -16,6 +16,7 @@ import torch
 from dynamo_lite.api import compile
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.config import config
+from dynamo_lite.exc import many
 from dynamo_lite.record import BreakRecord, FrameRecord, log
 
 if TYPE_CHECKING:
@@ -45,17 +46,13 @@ class Captured:
 
     def text(self) -> str:
         """The lines of a lock file."""
-        lines = [_counted(len(self.graphs), "graph"), _counted(len(self.breaks), "break")]
-        lines.append(_counted(len(self.recompiles), "recompilation"))
-        lines += [f"graph {i}: {_counted(n, 'operator')}" for i, n in enumerate(self.graphs)]
+        lines = [many(len(self.graphs), "graph"), many(len(self.breaks), "break")]
+        lines.append(many(len(self.recompiles), "recompilation"))
+        lines += [f"graph {i}: {many(n, 'operator')}" for i, n in enumerate(self.graphs)]
         lines += [f"break {i}: {_line_of(record)}" for i, record in enumerate(self.breaks)]
         lines += [f"symbolic: {name}" for name in dict.fromkeys(self.dynamic)]
         lines += [f"not captured: {text}" for text in self.skipped]
         return "\n".join(lines) + "\n"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + "s" * (number != 1)
 
 
 def _line_of(record: BreakRecord) -> str:
@@ -119,8 +116,8 @@ def assert_captured(
     wanted = (graphs, breaks, recompiles)
     if any(w is not None and w != f for w, f in zip(wanted, found, strict=True)):
         names = ("graph", "break", "recompilation")
-        told = [_counted(f, name) for f, name in zip(found, names, strict=True)]
-        expected = [_counted(w, name) for w, name in zip(wanted, names, strict=True) if w is not None]
+        told = [many(f, name) for f, name in zip(found, names, strict=True)]
+        expected = [many(w, name) for w, name in zip(wanted, names, strict=True) if w is not None]
         lines = [f"captured in {', '.join(told)}; expected {', '.join(expected)}"]
         lines += map(str, captured.breaks)
         lines += [f"recompiled because {reason}" for reason in captured.recompiles]
