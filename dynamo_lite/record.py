@@ -142,7 +142,6 @@ class GraphRecord:
     code_text: Callable[[], str] = str
     origins: Callable[[], Counter[CallChain]] = Counter
     """How many operators come from each chain of calls."""
-    user_frame: UserFrame | None = None
     calls: int = 0
     seconds: float = 0.0
     race: list[tuple[str, float | None, str]] | None = None  # of `autotune`: candidate, microseconds, what happened
