@@ -513,7 +513,7 @@ def reset() -> None:
 
 
 def reset_code_caches() -> None:
-    """Forget what was compiled, and which sizes vary. What operators do to shapes, the log, and kept versions stay known."""
+    """Forget compiled versions, and which sizes vary. Shape rules of operators, the log, and versions in the cache stay."""
     for region in tuple(_live_regions):
         region.reset()
 

@@ -668,8 +668,8 @@ class ArgumentRead(Restart):
 
 
 class SkipFrame(TorchDynamoException):
-    """This frame is not worth or not possible to capture: it runs as it is, for ever. `reason` is the break that says why, if
-    it is one; `callees`: what the frame calls may still be captured.
+    """This frame can't be captured, or need not be: it runs as it is, for ever. `reason` is the break that caused this, if there was one;
+    `callees`: functions that the frame calls may still be captured.
     """
 
     def __init__(self, msg: str = "", reason: Unsupported | None = None, callees: bool = True) -> None:
@@ -679,7 +679,7 @@ class SkipFrame(TorchDynamoException):
 
 
 ORIGINALS = "compiled.__wrapped__, or module._orig_mod"
-"""Where the original of what `compile` has returned is."""
+"""Where programs find the original of a compiled function or module."""
 
 
 class RunsEagerly(TorchDynamoException):

@@ -138,7 +138,7 @@ _SET_CLASS: Any = vars(object)["__class__"].__set__
 
 
 def wrap_module(module: Any, replace: Callable[[Any], Any], rebuild: Callable[[Any], Any]) -> Any:
-    """A module that shares `module`'s state and runs `replace` of what the class of `module` has for `__call__` and `forward`.
+    """A module that shares `module`'s state and runs `replace(method)` for the `__call__` and `forward` of the class of `module`.
 
     `rebuild(module)` makes the same kind of wrapper for another module, for copies and pickles; it has to be picklable for the latter.
     """

@@ -37,9 +37,10 @@ MIN_OPERATORS = 2
 @dataclass(frozen=True)
 class PartCompiler:
     """`name` of the backend. `compile(part, inputs)`: `part` is a functional ATen graph whose nodes have fakes in `meta["val"]`, `inputs`
-    are these of its placeholders; its output is a tuple. The result takes tensors and ints and returns as many tensors and ints. It
-    raises for what it can't take. `dtypes`: names of those it knows. `decompositions()`: rules for AOTAutograd. `takes_constants`: where
-    parameters are frozen, `compile` is also given those of the inputs by their numbers, and the result is called without them."""
+    are the fakes of its placeholders; its output is a tuple. The result takes tensors and ints and returns as many tensors and ints.
+    `compile` raises for a part that it can't compile. `dtypes`: names of the supported dtypes. `decompositions()`: rules for AOTAutograd.
+    `takes_constants`: where parameters are frozen, `compile` is also given {number of an input: frozen tensor}, and the result is called
+    without these inputs."""
 
     name: str
     compile: Callable[..., Compiled]

@@ -107,8 +107,8 @@ def requirements_of(name: str) -> Requirements | None:
 
 
 def describe(name: str) -> tuple[str, str, str]:
-    """The line of `doctor` about a backend: the version of the library that does the work, the devices on which it can run here, and why it
-    can't, with how to get what is missing. Imports no compiler."""
+    """The line of `doctor` about a backend: the version of its library, the devices on which it can run here, and the reason why it can't,
+    with the packages to install. Imports no compiler."""
     try:
         needs = getattr(lookup_backend(name), "requirements", None)
     except Exception as error:  # a third party's, which is to be told and not to end the table

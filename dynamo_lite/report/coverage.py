@@ -1,4 +1,4 @@
-"""Coverage: how much of a program's torch work runs in captured graphs, and what is in the way.
+"""Coverage: the share of a program's torch work that runs in captured graphs, and the breaks that prevent more.
 
 Input: compiled functions and backends wrapped by a `Measurement`, and the records that capture writes meanwhile.
 Output: a `Coverage`, whose `str` is the report.

@@ -2,10 +2,10 @@
 
 Input: a script; commands on standard input. Output: the answers.
 Invariant: looking changes nothing: lazy values stay lazy, no guard is added, and the program's results are those of a run without the
-debugger. Nothing of it costs anything while no debugger is active.
+debugger. An inactive debugger costs nothing.
 
-What runs are analyses, not the program: a line is interpreted on symbolic values when its function is captured, again from the beginning
-after each break (an analysis learns where it has to end), and executed afterwards. Stepping passes over the code of torch.
+The debugger follows analyses, not the program: a line is interpreted on symbolic values when its function is captured, again from the
+beginning after each break (an analysis learns where it has to end), and executed afterwards. Stepping passes over the code of torch.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def _ddmin(items: list[Any], fails: Callable[[list[Any]], bool]) -> list[Any]:
 
 
 def _randomize(repro: Repro, fails: Callable[[GraphModule, list[Any]], bool]) -> None:
-    """Random inputs in place of those that came from the program: all, else one after the other."""
+    """Replace the inputs from the program by random ones: all at once, else one after the other."""
     inputs = list(repro.inputs)
     random = [
         RandomInput.like(v, i) if isinstance(v, torch.Tensor) and v.numel() > 16 else v for i, v in enumerate(inputs)
@@ -188,7 +188,7 @@ class Parts:
         self.operators = [node for node in gm.graph.nodes if node.op.startswith("call_")]
 
     def part(self, nodes: Iterable[Node], outputs: Sequence[Node] | None = None) -> tuple[GraphModule, list[Any]]:
-        """The graph of some operators (and of those whose results are no tensors and are used by them), and its inputs."""
+        """The graph of some operators, with the operators from which they get values that are no tensors, and its inputs."""
         kept = self._closed(nodes)
         graph, inputs = Graph(), []
         copies: dict[Node, Any] = {}

@@ -208,7 +208,7 @@ def _place(frames: list[FrameRecord], texts: dict[int, FrameText]) -> PlaceView:
 
 
 def _shown(root: CalledFunction) -> set[int]:
-    """The ids of the calls below `root` that are shown: those with the most operators. Whoever calls has at least as many."""
+    """The ids of the calls below `root` that are shown: those with the most operators. A caller has at least as many as its callees."""
     found, level = [], [root]
     for _ in range(MAX_DEPTH):
         level = [called for parent in level for _, called in parent.shown()]

@@ -39,8 +39,8 @@ class ValidSizes:
     predicates: list[tuple[Callable[..., bool], tuple[str, ...]]]
 
     def __contains__(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the program holds for these sizes. Those that are left out are as in the example. Raises KeyError for a name that is
-        none."""
+        """Whether the program holds for these sizes. Sizes that are left out are as in the example. Raises KeyError for an
+        unknown name."""
         names = [*self.numbers, *self.constants]
         for name in sizes.keys() - set(names):
             raise KeyError(f"no size {name!r}; there are {', '.join(names)}")
