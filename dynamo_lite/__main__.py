@@ -29,7 +29,7 @@ def _say(text: str, end: str = "\n") -> None:
     try:
         print(text, end=end, flush=True)
     except BrokenPipeError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the output that is flushed at exit
         if error.__context__ is None or isinstance(error.__context__, SystemExit):
             raise SystemExit(128 + signal.SIGPIPE) from None
 
@@ -79,7 +79,7 @@ def _write_html(coverage: object, options: argparse.Namespace) -> None:
 
 
 def _timing(options: argparse.Namespace) -> None:
-    """What `--timing` and `--trace` ask for."""
+    """Write the totals of `--timing` and the file of `--trace`."""
     from .record import log
     from .report.timing import summary, write_trace
 
@@ -96,7 +96,7 @@ def coverage(options: argparse.Namespace) -> int:
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Say what a break number means (`all`: as a table), or run a script and print graphs, breaks and guards."""
+    """Explain a break number (`all`: as a table), or run a script and print graphs, breaks and guards."""
     if options.target == "all":
         _say("\n".join(_break_table()))
         return 0
@@ -173,7 +173,7 @@ def _without_current_directory() -> Iterator[None]:
 
 
 def support(options: argparse.Namespace) -> int:
-    """Print what a call of each builtin method and library function does in captured code, or write it to a file."""
+    """Print the table of builtin methods and library functions with the effect of their calls in captured code, or write it to a file."""
     from .report.support import table
 
     text = "\n".join(table()) + "\n"
@@ -186,7 +186,8 @@ def support(options: argparse.Namespace) -> int:
 
 
 def cache(options: argparse.Namespace) -> int:
-    """Look at, check, empty, or carry to another machine what was captured. `verify` ends with status 1 if a file is damaged."""
+    """List, check or empty the cache of compiled versions, or carry it to another machine. `verify` ends with status 1 if a file is
+    damaged."""
     from .report import cache as report
 
     return report.COMMANDS[options.action](*([options.file] if options.file else []))
@@ -254,7 +255,7 @@ def minify(options: argparse.Namespace) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Say what this installation can do. The status is 1 if something needed is missing."""
+    """List the abilities of this installation. The status is 1 if something needed is missing."""
     problems = []
     for name, value in _environment(problems):
         _say(f"{name:12} {value}")

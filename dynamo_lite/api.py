@@ -40,7 +40,7 @@ Backend = str | CompilerFn
 
 @dataclass(frozen=True)
 class Settings:
-    """What one `compile` call asks for. Equal settings share compiled versions; picklable if the backend is."""
+    """The settings of one `compile` call. Equal settings share compiled versions; picklable if the backend is."""
 
     backend: Backend = "inductor"
     fullgraph: bool = False
@@ -255,7 +255,7 @@ def _replace_calls(target: Any, replace: Callable[[Any], Any], rebuild: Callable
 
 
 def _replace_slot(replace: Callable[[Any], Any], found: Any) -> Any:
-    """What runs in the place of what a class has for `__call__` or `forward`: a function of the object and the arguments."""
+    """The replacement of a class's `__call__` or `forward`: a function of the object and the arguments."""
     function = _original(found)
     if isinstance(function, types.FunctionType):
         return replace(function)
@@ -341,7 +341,7 @@ copyreg.pickle(_eval_frame.Callable, _reduce)
 
 
 class OptimizeContext:
-    """What `optimize(…)` returns: a decorator, and a context manager that captures what is called inside."""
+    """The result of `optimize(…)`: a decorator, and a context manager that captures the functions that are called inside."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -513,7 +513,7 @@ def reset() -> None:
 
 
 def reset_code_caches() -> None:
-    """Forget what was compiled, and which sizes vary. What operators do to shapes, the log, and kept versions stay known."""
+    """Forget compiled versions, and which sizes vary. Shape rules of operators, the log, and versions in the cache stay."""
     for region in tuple(_live_regions):
         region.reset()
 

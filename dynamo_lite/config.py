@@ -33,36 +33,39 @@ ALIASES: dict[str, str] = {
 }
 """Old names of keys; reading and writing one is reading and writing the key itself."""
 
-ACCEPTED: frozenset[str] = frozenset(
-    {
-        "allow_ignore_mark_dynamic",
-        "allow_rnn",
-        "do_not_emit_runtime_asserts",
-        "dynamic_shapes",
-        "enable_compiler_collectives",
-        "enable_cpp_guard_manager",
-        "enable_cpp_symbolic_shape_guards",
-        "enable_faithful_generator_behavior",
-        "enable_trace_contextlib",
-        "enable_trace_load_build_class",
-        "enable_trace_unittest",
-        "guard_nn_modules",
-        "inline_inbuilt_nn_modules",
-        "optimize_ddp",
-        "prefer_deferred_runtime_asserts_over_guards",
-        "report_guard_failures",
-        "rewrite_assert_with_torch_assert",
-        "skip_fsdp_guards",
-        "skip_nnmodule_hook_guards",
-        "trace_numpy",
-        "use_lazy_graph_module",
-    }
-)
-"""Keys of `torch._dynamo.config` that may be set and have no effect: what they say is always so, or never here."""
+
+@dataclasses.dataclass(repr=False)
+class AcceptedKeys:
+    """Keys of `torch._dynamo.config` that may be set and have no effect: the feature is always on here, or does not exist."""
+
+    allow_ignore_mark_dynamic: bool = False
+    allow_rnn: bool = True
+    do_not_emit_runtime_asserts: bool = False
+    dynamic_shapes: bool = True
+    enable_compiler_collectives: bool = False
+    enable_cpp_guard_manager: bool = True
+    enable_cpp_symbolic_shape_guards: bool = False
+    enable_faithful_generator_behavior: bool = True
+    enable_trace_contextlib: bool = True
+    enable_trace_load_build_class: bool = True
+    enable_trace_unittest: bool = True
+    guard_nn_modules: bool = True
+    inline_inbuilt_nn_modules: bool = True
+    optimize_ddp: bool | str = True
+    prefer_deferred_runtime_asserts_over_guards: bool = False
+    report_guard_failures: bool = True
+    rewrite_assert_with_torch_assert: bool = True
+    skip_fsdp_guards: bool = True
+    skip_nnmodule_hook_guards: bool = True
+    trace_numpy: bool = True
+    use_lazy_graph_module: bool = False
+
+
+ACCEPTED = frozenset(field.name for field in dataclasses.fields(AcceptedKeys))
 
 
 @dataclasses.dataclass(repr=False)
-class Config:
+class Config(AcceptedKeys):
     """Every setting with its default. Instances hold plain attributes, because the engine reads them on hot paths."""
 
     # Recompilation
@@ -75,7 +78,7 @@ class Config:
     assume_static_by_default: bool = True  # sizes are constants until they change
     automatic_dynamic_shapes: bool = True  # a size or int that changed becomes symbolic at the recompile
     automatic_dynamic_strides: bool = True  # so does a stride that no size explains, also beside a symbolic size
-    automatic_dynamic_shapes_mark_as: str = "dynamic"  # or "unbacked": nothing may depend on what the number is
+    automatic_dynamic_shapes_mark_as: str = "dynamic"  # or "unbacked": nothing may depend on the value of the number
     specialize_zero_one: bool = True  # sizes 0 and 1 are constants
     use_duck_shape: bool = True  # sizes that are equal at first are one symbol
     specialize_int: bool = False  # ints are always constants
@@ -105,7 +108,7 @@ class Config:
     tune_store: str = ""  # file of the choices that races have led to; empty: beside the cache
 
     # Cache
-    cache: bool = True  # keep what was captured for the next process, and look for it there
+    cache: bool = True  # keep compiled versions for the next process, and look for those of earlier ones
     cache_dir: str = ""  # where; empty: in the user's cache directory (XDG_CACHE_HOME)
 
     # Errors and insight
@@ -117,29 +120,6 @@ class Config:
     strict_guards: bool = False  # run the C guard program and its Python mirror on every call, and compare
     timing: bool = False  # print what each compilation took
     disable: bool = False  # everything runs eagerly
-
-    # torch._dynamo keys without effect here; see ACCEPTED
-    allow_ignore_mark_dynamic: bool = False
-    allow_rnn: bool = True
-    do_not_emit_runtime_asserts: bool = False
-    dynamic_shapes: bool = True
-    enable_compiler_collectives: bool = False
-    enable_cpp_guard_manager: bool = True
-    enable_cpp_symbolic_shape_guards: bool = False
-    enable_faithful_generator_behavior: bool = True
-    enable_trace_contextlib: bool = True
-    enable_trace_load_build_class: bool = True
-    enable_trace_unittest: bool = True
-    guard_nn_modules: bool = True
-    inline_inbuilt_nn_modules: bool = True
-    optimize_ddp: bool | str = True
-    prefer_deferred_runtime_asserts_over_guards: bool = False
-    report_guard_failures: bool = True
-    rewrite_assert_with_torch_assert: bool = True
-    skip_fsdp_guards: bool = True
-    skip_nnmodule_hook_guards: bool = True
-    trace_numpy: bool = True
-    use_lazy_graph_module: bool = False
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _DEFAULTS:
@@ -180,7 +160,7 @@ class Config:
 
 
 class ConfigPatch(contextlib.ContextDecorator):
-    """What `Config.patch` returns. Entering saves the present values, leaving restores them in reverse order."""
+    """The result of `Config.patch`. Entering saves the present values, leaving restores them in reverse order."""
 
     def __init__(self, target: Config, changes: dict[str, Any]) -> None:
         self._target = target

@@ -505,6 +505,43 @@ BREAKS: dict[str, BreakKind] = {
 }
 
 
+class OfKind:
+    """An object about one kind of break: `slug`, `context` and `user_stack` describe the case, the properties its kind."""
+
+    __slots__ = ()
+
+    slug: str
+    context: str
+    user_stack: UserStack
+
+    @property
+    def kind(self) -> BreakKind:
+        return BREAKS[self.slug]
+
+    @property
+    def number(self) -> int:
+        return self.kind.number
+
+    @property
+    def code(self) -> str:
+        return self.kind.code
+
+    @property
+    def title(self) -> str:
+        return self.kind.title
+
+    @property
+    def why(self) -> str:
+        return self.kind.why
+
+    @property
+    def what_to_do(self) -> str:
+        return self.kind.what_to_do
+
+    def __str__(self) -> str:
+        return format_break(self.slug, self.context, self.user_stack)
+
+
 _BY_CODE = {kind.code: slug for slug, kind in BREAKS.items()}
 
 
@@ -525,7 +562,7 @@ class InternalTorchDynamoError(TorchDynamoException):
     """A bug of dynamo_lite. Raised only in debug mode or with `suppress_errors` off; else the program runs eagerly."""
 
 
-class Unsupported(TorchDynamoException):
+class Unsupported(OfKind, TorchDynamoException):
     """A graph break. Under `fullgraph=True` the user sees it; otherwise the engine splits the graph at it.
 
     `slug` is a key of `BREAKS`, `context` one short phrase about this case (a name, a type), `cause` an exception that
@@ -534,7 +571,8 @@ class Unsupported(TorchDynamoException):
     """
 
     def __init__(self, slug: str, context: str = "", cause: BaseException | None = None) -> None:
-        self.kind = BREAKS[slug]
+        if slug not in BREAKS:
+            raise KeyError(slug)
         super().__init__(slug, context)
         self.slug = slug
         self.context = context
@@ -548,22 +586,6 @@ class Unsupported(TorchDynamoException):
         return self
 
     @property
-    def number(self) -> int:
-        return self.kind.number
-
-    @property
-    def title(self) -> str:
-        return self.kind.title
-
-    @property
-    def why(self) -> str:
-        return self.kind.why
-
-    @property
-    def what_to_do(self) -> str:
-        return self.kind.what_to_do
-
-    @property
     def gb_type(self) -> str:
         """The kind of break as text; named as in `torch._dynamo.exc`."""
         return self.kind.title
@@ -571,9 +593,6 @@ class Unsupported(TorchDynamoException):
     @property
     def msg(self) -> str:
         return str(self)
-
-    def __str__(self) -> str:
-        return format_break(self.slug, self.context, self.user_stack)
 
 
 class FirstUse(Unsupported):
@@ -629,12 +648,17 @@ def brief(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
+def many(count: int, noun: str) -> str:
+    """A number with its noun: "1 graph", "2,000 graphs"."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
+
+
 def _shorten(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 class Restart(TorchDynamoException):
-    """The analysis of a frame has to start again with what was learned. Never leaves `convert`."""
+    """The analysis of a frame has to start again with the facts that were learned. Never leaves `convert`."""
 
     def __init__(self, *args: Any, restart_reason: str | None = None) -> None:
         super().__init__(*args)
@@ -649,8 +673,8 @@ class ArgumentRead(Restart):
 
 
 class SkipFrame(TorchDynamoException):
-    """This frame is not worth or not possible to capture: it runs as it is, for ever. `reason` is the break that says why, if
-    it is one; `callees`: what the frame calls may still be captured.
+    """This frame can't be captured, or need not be: it runs as it is, for ever. `reason` is the break that caused this, if there was one;
+    `callees`: functions that the frame calls may still be captured.
     """
 
     def __init__(self, msg: str = "", reason: Unsupported | None = None, callees: bool = True) -> None:
@@ -660,7 +684,7 @@ class SkipFrame(TorchDynamoException):
 
 
 ORIGINALS = "compiled.__wrapped__, or module._orig_mod"
-"""Where the original of what `compile` has returned is."""
+"""Where programs find the original of a compiled function or module."""
 
 
 class RunsEagerly(TorchDynamoException):
@@ -676,7 +700,7 @@ class Mismatch(TorchDynamoException):
 
 
 class UnfitSizes(Exception):
-    """The sizes of this call are not what the program says they are (`torch._check` on sizes that are marked unbacked)."""
+    """The sizes of this call contradict a `torch._check` of the program on sizes that are marked unbacked."""
 
 
 class NotConstant(TorchDynamoException):
@@ -735,11 +759,11 @@ class RecompileLimitExceeded(RecompileError):
 
 
 class FailOnRecompileLimitHit(RecompileLimitExceeded):
-    """The same, because of `config.fail_on_recompile_limit_hit`."""
+    """The limit of recompilations was hit under `config.fail_on_recompile_limit_hit`."""
 
 
 class UserErrorType(enum.Enum):
-    """What kind of mistake a `UserError` reports."""
+    """The kind of mistake that a `UserError` reports."""
 
     DYNAMIC_CONTROL_FLOW = enum.auto()
     ANTI_PATTERN = enum.auto()
@@ -766,7 +790,7 @@ class UserError(TorchDynamoException):
 
 
 class ForbiddenCallError(UserError, AssertionError):
-    """Captured code calls what was given to `forbid_in_graph`, or what must be called before the compiled function."""
+    """Captured code calls a function that was given to `forbid_in_graph`, or that must be called before the compiled function."""
 
     def __init__(self, msg: str) -> None:
         super().__init__(UserErrorType.ANTI_PATTERN, msg)

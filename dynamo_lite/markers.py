@@ -1,4 +1,4 @@
-"""What a program can say to the compiler: markers that captured code calls, marks on tensors, and the stance.
+"""Instructions of the program to the compiler: markers that captured code calls, marks on tensors, and the stance.
 
 Input: calls in the user's program. Output: attributes and sets that the engine reads; it recognises the functions here
 by identity. Invariant: outside of captured code every marker is an ordinary function without an effect on values.
@@ -102,6 +102,13 @@ def _attribute(fn: Callable[..., Any], name: str) -> Any:
     return namespace.get(name)
 
 
+def _code_of(fn: object) -> types.CodeType:
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        raise TypeError(f"expected a Python function, got {type(fn).__name__}")
+    return code
+
+
 def _mark_all(target: set[Any], fn: T) -> T:
     for one in fn if isinstance(fn, list | tuple) else (fn,):
         if not callable(one):
@@ -131,9 +138,7 @@ def dont_skip_tracing(fn: T) -> T:
 
     Raises TypeError if `fn` has no Python code.
     """
-    code = getattr(fn, "__code__", None)
-    if code is None:
-        raise TypeError(f"expected a Python function, got {type(fn).__name__}")
+    code = _code_of(fn)
     FOLLOWED_CODES.add(code)
     SKIPPED_CODES.discard(code)
     return fn
@@ -164,9 +169,7 @@ def skip(fn: T) -> T:
 
     Raises TypeError if `fn` has no Python code.
     """
-    code = getattr(fn, "__code__", None)
-    if code is None:
-        raise TypeError(f"expected a Python function, got {type(fn).__name__}")
+    code = _code_of(fn)
     SKIPPED_CODES.add(code)
     FOLLOWED_CODES.discard(code)
     return fn
@@ -201,12 +204,18 @@ def _dims(tensor: Any, index: Dims) -> tuple[int, ...]:
     return tuple([dim % n for dim in dims])
 
 
+def _kept(tensor: object, attribute: str, make: Callable[[], T]) -> T:
+    """The value of a tensor's attribute, which is made if there is none."""
+    value = getattr(tensor, attribute, None)
+    if value is None:
+        value = make()
+        setattr(tensor, attribute, value)
+    return value
+
+
 def _add_marks(tensor: object, attribute: str, index: Dims) -> None:
     """Add `index` to the tensor's marked dimensions, and to those of tensors of the same rank inside a wrapper."""
-    marked = getattr(tensor, attribute, None)
-    if marked is None:
-        marked = set()
-        setattr(tensor, attribute, marked)
+    marked: set[int] = _kept(tensor, attribute, set)
     marked.update(_dims(tensor, index))
     setattr(tensor, HAS_MARKS, True)
     for inner in _inner_tensors(tensor):
@@ -238,10 +247,7 @@ def mark_dynamic(
     `hint_override` and `specialize_on` are accepted as torch has them and have no effect.
     """
     _add_marks(t, DYNAMIC, index)
-    ranges = getattr(t, DYNAMIC_RANGE, None)
-    if ranges is None:
-        ranges = set()
-        setattr(t, DYNAMIC_RANGE, ranges)
+    ranges: set[DimRange] = _kept(t, DYNAMIC_RANGE, set)
     ranges.update(DimRange(dim, min, max) for dim in _dims(t, index))
 
 
@@ -280,13 +286,9 @@ def mark_unbacked(
     """
     _add_marks(t, STRICT_UNBACKED if strict else UNBACKED, index)
     for attribute, value in ((UNBACKED_BOUNDS, (min, max)), (SHAPE_IDS, shape_id)):
-        if value in (None, (None, None)):
-            continue
-        per_dim = getattr(t, attribute, None)
-        if per_dim is None:
-            per_dim = {}
-            setattr(t, attribute, per_dim)
-        per_dim.update(dict.fromkeys(_dims(t, index), value))
+        if value not in (None, (None, None)):
+            per_dim: dict[int, object] = _kept(t, attribute, dict)
+            per_dim.update(dict.fromkeys(_dims(t, index), value))
 
 
 @forbid_in_graph
@@ -295,7 +297,7 @@ def mark_static_address(t: object, guard: bool = False) -> None:
     setattr(t, STATIC_ADDRESS, "guarded" if guard else "unguarded")
 
 
-# The stance: what a call does when no compiled version fits
+# The stance: the behaviour of a call that fits no compiled version
 
 StanceName = Literal[
     "default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile"
@@ -404,4 +406,4 @@ class set_stance:  # a verb, as in torch: plain call, decorator and context mana
 
 
 _FORBIDDEN_MARKERS = frozenset(FORBIDDEN_IN_GRAPH)
-"""Those of this module."""
+"""The markers of this module."""

@@ -1,6 +1,6 @@
-"""`OptimizedModule`: the module that `compile` returns, which is the original module in all but how it is called.
+"""`OptimizedModule`: the module that `compile` returns, which differs from the original module only in how it is called.
 
-Input: a module and what replaces the functions that calling it runs. Output: an object of a class derived from the module's own.
+Input: a module, and replacements of the functions that a call of it runs. Output: an object of a class derived from the module's own.
 Invariant: it has *the same* `__dict__` as the original, and the class of the original decides what a call runs, at each call. Parameters,
 buffers, submodules, hooks, the training flag and every plain attribute are therefore one state: `state_dict()` has the original's keys,
 `train()`, `to()` and assignments act on both, and there is nothing to forward or to keep in step. It is the only strong reference that
@@ -138,7 +138,7 @@ _SET_CLASS: Any = vars(object)["__class__"].__set__
 
 
 def wrap_module(module: Any, replace: Callable[[Any], Any], rebuild: Callable[[Any], Any]) -> Any:
-    """A module that shares `module`'s state and runs `replace` of what the class of `module` has for `__call__` and `forward`.
+    """A module that shares `module`'s state and runs `replace(method)` for the `__call__` and `forward` of the class of `module`.
 
     `rebuild(module)` makes the same kind of wrapper for another module, for copies and pickles; it has to be picklable for the latter.
     """

@@ -27,7 +27,7 @@ from typing import Any
 
 OWN = builtins.__dict__.copy()
 
-# What programs replace for purposes of their own, and what no other code calls while the engine is at work.
+# Functions that programs replace for purposes of their own, and that no other code calls while the engine is at work.
 _FREE = frozenset("breakpoint copyright credits exit help input license open print quit _".split())
 _DUNDERS = ("__build_class__", "__import__")
 _SHARED = {name: value for name, value in OWN.items() if name in _DUNDERS or (name not in _FREE and name[:2] != "__")}

@@ -1,4 +1,4 @@
-"""The log of what the compiler did. `convert` and `codegen` write it; `report` and `testing` read it.
+"""The log of the compiler. `convert` and `codegen` write it; `report` and `testing` read it.
 
 Input: one record per compiled graph, per graph break and per analysed frame. Output: `log`, a bounded list of frames
 and the counters. Invariant: a record is complete when it is added and is not changed afterwards, except for its call
@@ -12,13 +12,13 @@ import sys
 import threading
 import types
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from .config import config
-from .exc import BREAKS, Unsupported, UserFrame, UserStack, format_break
+from .exc import OfKind, Unsupported, UserFrame, UserStack
 
 MAX_FRAMES = 10_000
 """Frames that the log keeps; the oldest are dropped, the counters keep counting."""
@@ -38,9 +38,9 @@ UNUSED_RANDOM = "dynamo_lite_unused_random"
 
 
 class MissedGuard(Protocol):
-    """What a `Miss` offers to reports: the path of a value, the user's line, what the version was made for, and what came. `kind`: that of
-    the check, None for a relation and for a value that is not there. To decisions it offers values: `paths`, the steps that lead to what
-    the guard looks at, and `bounds`, the name of a number with the smallest and the largest one allowed, if the guard says just that."""
+    """A failed guard of a `Miss`, for reports: the path of a value, the user's line, the expected and the actual value. `kind`: the kind of
+    the check, None for a relation and for a missing value. For decisions: `paths`, the steps that lead to the values that the guard checks,
+    and `bounds`, the name of a number with the smallest and the largest one allowed, if the guard says just that."""
 
     path: str
     user_line: tuple[str, int] | None
@@ -52,7 +52,7 @@ class MissedGuard(Protocol):
 
 
 class GuardText(Protocol):
-    """What `FrameRecord.guards` offers to reports: how many checks there are, and the readable Python mirror."""
+    """The guards of a `FrameRecord`, for reports: the number of checks, and the readable Python mirror."""
 
     def __len__(self) -> int: ...
 
@@ -87,7 +87,7 @@ STATS = Stats()
 
 
 @dataclass(slots=True)
-class BreakRecord:
+class BreakRecord(OfKind):
     """One graph break of one frame."""
 
     slug: str
@@ -100,29 +100,14 @@ class BreakRecord:
         return cls(exc.slug, exc.context, tuple(exc.user_stack))
 
     @property
-    def number(self) -> int:
-        return BREAKS[self.slug].number
-
-    @property
-    def code(self) -> str:
-        return BREAKS[self.slug].code
-
-    @property
-    def title(self) -> str:
-        return BREAKS[self.slug].title
-
-    @property
     def user_frame(self) -> UserFrame | None:
         """The line that caused the break."""
         return self.user_stack[-1] if self.user_stack else None
 
     @property
     def reason(self) -> str:
-        """What happened, in one line."""
+        """The break in one line."""
         return f"{self.code} {self.title}" + (f": {self.context}" if self.context else "")
-
-    def __str__(self) -> str:
-        return format_break(self.slug, self.context, self.user_stack)
 
 
 class Function(NamedTuple):
@@ -157,11 +142,10 @@ class GraphRecord:
     code_text: Callable[[], str] = str
     origins: Callable[[], Counter[CallChain]] = Counter
     """How many operators come from each chain of calls."""
-    user_frame: UserFrame | None = None
     calls: int = 0
     seconds: float = 0.0
     race: list[tuple[str, float | None, str]] | None = None  # of `autotune`: candidate, microseconds, what happened
-    notes: dict[str, list[str]] = field(default_factory=dict)  # of backends: what they have left to torch, and why
+    notes: dict[str, list[str]] = field(default_factory=dict)  # of backends: operators left to torch, and why
 
 
 @dataclass(slots=True)
@@ -219,7 +203,7 @@ class FrameRecord:
     size_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
     """The user's lines that decide by sizes or need them as constants, and the functions that were called to get there."""
     guard_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
-    """The like for all lines that need a guard."""
+    """The user's lines that need a guard, and the functions that were called to get there."""
     breaks_in_loop: bool = False
     """Whether the version ends with a break in a loop of the frame itself."""
     steps: int = 0
@@ -259,6 +243,25 @@ class FrameRecord:
             "recompiles": int(self.recompile_reason is not None),
             "from cache": int(self.from_cache),
         }
+
+
+class OfFrames:
+    """The graphs and breaks of several frames."""
+
+    frames: Sequence[FrameRecord]
+
+    @property
+    def graphs(self) -> list[GraphRecord]:
+        return [graph for frame in self.frames for graph in frame.graphs]
+
+    @property
+    def breaks(self) -> list[BreakRecord]:
+        return [record for frame in self.frames for record in frame.breaks]
+
+    @property
+    def recompiles(self) -> list[FrameRecord]:
+        """The versions that were made because earlier ones did not fit."""
+        return [frame for frame in self.frames if frame.entry_index > 0]
 
 
 Listener = Callable[[FrameRecord], None]
@@ -320,6 +323,16 @@ class RecordLog:
 
         return remove
 
+    @contextmanager
+    def recording(self) -> Iterator[list[FrameRecord]]:
+        """The frames that are added within the block, as a list that grows."""
+        frames: list[FrameRecord] = []
+        stop = self.listen(frames.append)
+        try:
+            yield frames
+        finally:
+            stop()
+
     def snapshot(self) -> list[FrameRecord]:
         """The frames so far, as a list that later additions do not change."""
         with self._lock:
@@ -339,11 +352,6 @@ class RecordLog:
             self.frames.clear()
             self.counters.clear()
             self._graph_ids = itertools.count()
-
-
-def user_frames(rows: Sequence[Sequence[Any]]) -> UserStack:
-    """`UserFrame`s from plain tuples `(filename, lineno, function, source_line, …)`."""
-    return tuple(UserFrame(*row) for row in rows)
 
 
 log = RecordLog()

@@ -42,7 +42,7 @@ class _Relay:
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         interrupted = (
             sys.exception()
-        )  # what the analysis itself was handling just now is none of the program's business
+        )  # the exception that the analysis itself was handling is none of the program's business
         try:
             self.handler(signum, frame)
         except Exception as error:
@@ -81,8 +81,8 @@ def relayed() -> Iterator[None]:
 
 
 def let_through(error: BaseException) -> None:
-    """Raise an exception again that engine code has caught and that is the program's: lack of memory, and what another thread has had
-    raised in this one (`PyThreadState_SetAsyncExc`), which is a class that the engine does not know, raised by engine code."""
+    """Raise an exception of the program again that engine code has caught: lack of memory, and an exception that another thread has
+    raised in this one (`PyThreadState_SetAsyncExc`); its class is unknown to the engine, and engine code raised it."""
     if _has_overlooked_lack_of_memory(error):
         raise CAUSE.__get__(error)
     if is_lack_of_memory(error) or (_is_foreign(type(error)) and _is_raised_by_engine(error)):

@@ -11,8 +11,8 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 3_700,
-    "backends": 3_600,
+    ".": 3_620,
+    "backends": 3_500,
     "dynamism": 960,
     "frontend": 3_500,
     "graph": 2_700,
@@ -24,9 +24,9 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 2_950,
     "polyfills": 1_000,
-    "report": 4_300,
-    "testing": 850,
-    "tune": 1_800,
+    "report": 4_100,
+    "testing": 800,
+    "tune": 1_600,
     "variables": 150,
     "variables/builtin": 6_100,
     "variables/generators": 1_200,

@@ -76,3 +76,77 @@ def f(self, name):
         ["a", "b", "c"]
     ]
     assert list(chains("def f(x, y):\n if x == 'a' and y == 'b' and x == 'c' or x in TABLE or x == '<': pass\n")) == []
+
+
+# -- the core as reports, the tuner, the backends and the helpers of tests see it
+
+CORE = ("dynamism", "frontend", "graph", "guards", "interp", "isa", "polyfills", "variables", "_eval_frame")
+SATELLITES = ("backends", "report", "testing", "tune")
+INTERFACE = {
+    "_eval_frame",  # of `set_region` and `call_moved`
+    "graph.core.keep_dynamo_unloaded.without_compiler",
+    "graph.serialized.versions",
+    "graph.shapes.symbols.InputSource",
+    "isa.resume.original_name",
+}
+"""All that these rooms know of the core, besides the records and what users import: a dozen names at most."""
+
+INSPECTORS = {
+    "report/debug.py": {
+        "frontend.convert.Analysis", "guards.mirror.mirror_source", "interp.frame", "variables.objects.cell.CellVariable",
+        "variables.protocol.base.MISSING", "variables.protocol.trace_rules",
+    },
+    "report/export.py": {
+        "dynamism.mark_constraints", "graph.passes.checks.CHECKS", "guards.ir", "guards.mirror",
+        "variables.builtin.dict.DictVariable", "variables.objects.traceback_object.TracebackVariable",
+    },
+    "report/forecast.py": {
+        "interp.ops", "isa", "isa.canon.TERMINAL", "isa.flow.side_that_goes_on", "variables.protocol.dispatch.HANDLERS",
+    },
+    "report/check.py": {"isa.LiftError"},
+    "report/support.py": {
+        "isa.typeobject", "polyfills.find_polyfill", "variables.register_models", "variables.objects.subclass",
+        "variables.protocol.dispatch", "variables.protocol.slots", "variables.protocol.trace_rules",
+    },
+    "report/valid_sizes.py": {
+        "dynamism.mark_constraints.spoken_path", "graph.shapes.sizes.Number", "guards.ir",
+    },
+}  # fmt: skip
+"""Reports whose subject is the engine itself, with the modules and names of the core that each reads."""
+
+
+def names_imported(path):
+    """What a file imports from the package at run time, as `module.name` below `dynamo_lite`."""
+    tree = ast.parse(path.read_text())
+    skipped = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in ast.walk(block)
+    }
+    package = ("dynamo_lite", *path.relative_to(PACKAGE).parts[:-1])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in skipped:
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join(filter(None, (*above, node.module)))
+            if module.partition(".")[0] == "dynamo_lite":
+                for alias in node.names:
+                    yield f"{module}.{alias.name}".removeprefix("dynamo_lite.")
+
+
+@pytest.mark.parametrize("room", SATELLITES)
+def test_what_a_satellite_knows_of_the_core(room):
+    for path in sorted((PACKAGE / room).rglob("*.py")):
+        allowed = INTERFACE | INSPECTORS.get(path.relative_to(PACKAGE).as_posix(), set())
+        for name in names_imported(path):
+            if name.partition(".")[0] in CORE:
+                prefixes = {name, name.rpartition(".")[0]}
+                assert prefixes & allowed, f"{path.relative_to(PACKAGE)} imports {name} of the core"
+
+
+def test_the_interface_of_the_core_is_used_and_small():
+    assert len(INTERFACE) <= 12
+    files = [path for room in SATELLITES for path in (PACKAGE / room).rglob("*.py")]
+    used = {prefix for path in files for name in names_imported(path) for prefix in (name, name.rpartition(".")[0])}
+    assert {*INTERFACE, *(name for names in INSPECTORS.values() for name in names)} <= used
+    assert all((PACKAGE / path).exists() for path in INSPECTORS)

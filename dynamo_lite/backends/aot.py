@@ -36,7 +36,7 @@ STATIC_ADDRESS = "dynamo_lite_static_address"
 
 
 FLOATS = "dynamo_lite_floats"
-"""Attribute of a backend that says how it wants floats that differ from call to call. "numbers": as inputs that are floats. "items" (if
+"""Name of an attribute of backends: the form of floats that differ from call to call. "numbers": as inputs that are floats. "items" (if
 there is none): as inputs that are tensors of one double, from which `item()` in the graph gets the number. "tensors": such tensors
 take part in the operators themselves wherever they can."""
 
@@ -45,7 +45,7 @@ BoxedCallable = Callable[[list[Any]], Any]
 
 BOXED: weakref.WeakKeyDictionary[Callable[..., Any], BoxedCallable] = weakref.WeakKeyDictionary()
 """Compiled graph → the same with one list of the inputs as its argument, which it empties (torch's boxed calling convention):
-it holds no input longer than it needs it. No attribute of the function: `functools.wraps` would copy it to what is put around."""
+it holds no input longer than it needs it. This is no attribute of the function, because `functools.wraps` would copy that to wrappers."""
 
 
 def aot_autograd(
@@ -245,7 +245,7 @@ def _without_hooks() -> Iterator[None]:
 
 
 def _provide_symbols(mode: Any) -> None:
-    """AOTAutograd and Inductor keep in their caches only what was compiled where there could be symbolic sizes. There are none."""
+    """Give the mode an environment for symbols, without any symbol: AOTAutograd and Inductor cache only graphs that have one."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     if mode is not None and mode.shape_env is None:
@@ -253,8 +253,7 @@ def _provide_symbols(mode: Any) -> None:
 
 
 def _forget_fresh_symbols(mode: Any) -> None:
-    """Symbols that the capture made for numbers and sizes that depend on data: the compiler's own trace makes its own, and waits for
-    those that it has not seen the results of."""
+    """Drop the unbacked symbols that the capture has made: the compiler's trace makes its own, and would wait for the results of these."""
     if mode is not None:
         mode.shape_env.pending_fresh_unbacked_symbols.clear()
         mode.shape_env.ignorable_fresh_unbacked_symbols.clear()
@@ -343,8 +342,8 @@ def _give_names(gm: GraphModule) -> None:
 
 
 def _drop_effects_of_the_forward(gm: GraphModule) -> None:
-    """Take out of a backward graph what has an effect in the forward pass: draws of random numbers, assertions. AOTAutograd copies what can
-    be computed from saved values into both, and its removal of dead code keeps effects, with all that they are computed from."""
+    """Remove from a backward graph the nodes with an effect in the forward pass: draws of random numbers, assertions. AOTAutograd copies
+    what can be computed from saved values into both, and its removal of dead code keeps effects, with all that they are computed from."""
     tags = {node.meta.get("partitioner_tag") for node in gm.graph.nodes if node.op == "placeholder"}
     if "is_backward" not in tags:
         return

@@ -1,4 +1,4 @@
-"""What Inductor made of a graph, as plain data and back, without Inductor.
+"""Graphs compiled by Inductor, as plain data and back, without Inductor.
 
 Input: the callable that `compile_fx` returned, and the settings under which it did. Output: data for `marshal`; in another process a
 callable on the flat inputs, while torch's compilers are not even imported: that import is most of what their caches leave of a warm start.
@@ -44,7 +44,7 @@ VARIABLES = tuple(
     CC= CPATH CPLUS C_INCLUDE FX_ FAKE_ TENSORIFY PARTITIONER ENABLE_ UNSAFE_ ROLE_RANK _SPLITTER
     """.split()
 )
-"""What the names of variables begin with that torch's compilers read."""
+"""The beginnings of the names of environment variables that torch's compilers read."""
 
 WITHOUT_EFFECT = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
 """Where files lie; Inductor sets these itself."""
@@ -62,16 +62,16 @@ PLAIN = (str, int, float, bool, type(None))
 
 
 def settings(mode: str | None = None, options: Mapping[str, Any] | None = None) -> list[Any] | None:
-    """All that decides what Inductor makes of a graph; None if that can't be said."""
+    """All settings on which Inductor's code depends; None if they can't be listed."""
     import torch
 
     options = dict(options or {})
     environment = _environment()
     if environment is None or not _are_default() or not all(type(value) in PLAIN for value in options.values()):
         return None
-    if torch._C._is_any_autocast_enabled():  # AOTAutograd puts it off around what it has compiled
+    if torch._C._is_any_autocast_enabled():  # AOTAutograd switches it off around compiled graphs
         return None
-    return [mode, sorted(options.items()), environment, _flags(), _processor()]
+    return [mode, sorted(options.items()), environment, _flags(), processor()]
 
 
 def _environment() -> dict[str, str] | None:
@@ -100,7 +100,7 @@ def _are_default() -> bool:
     modules = [sys.modules[name] for name in CONFIGS if name in sys.modules]
     return all(
         module._is_default(setting)
-        or getattr(module, setting) == module._config[setting].default  # set, to what it was
+        or getattr(module, setting) == module._config[setting].default  # set, to its default
         for module in modules
         for setting in module._config
     )
@@ -123,7 +123,7 @@ def _flags() -> list[Any]:
 
 
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """The kind of processor: kernels are compiled for exactly this one."""
     try:
         with open("/proc/cpuinfo") as file:
@@ -169,7 +169,7 @@ RESULT: dict[str, Any] = {
     "guards_expr": _no,
     "serialized_bw_module": None,
 }
-"""Fields of AOTAutograd's result: what they have to be, or a function that tells."""
+"""Fields of AOTAutograd's result → the required value, or a function that decides."""
 
 UNCHANGED = ("mutates_data", "mutates_metadata", "mutates_storage_metadata", "mutation_inductor_storage_resize")
 
@@ -361,7 +361,7 @@ def _kernel(path: str) -> Callable[..., Any]:
 
 
 def _runner(call: Callable[[list[Any]], Any], count: int, label: str, is_boxed: bool = False) -> Callable[..., Any]:
-    """The wrapper that AOTAutograd and Inductor put around such a graph: no gradients are recorded inside, and the profiler sees it.
+    """The wrapper that AOTAutograd and Inductor put around the graph: no gradients are recorded inside, and the profiler sees it.
     `is_boxed`: it takes a list of the inputs."""
     import torch
     from torch.autograd import profiler

@@ -70,7 +70,7 @@ def cudagraphs(
 
 
 def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """Check what the user gave to `compile`. Raises RuntimeError."""
+    """Check the arguments that the user gave to `compile`. Raises RuntimeError."""
     refuse_mode("cudagraphs", mode)
     refuse_unknown("cudagraphs", options, OPTIONS)
     options = options or {}
@@ -86,7 +86,7 @@ def reset() -> None:
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# What can be recorded.
+# Graphs that can be recorded.
 
 
 def fakes_of_tensors(graph: Any) -> list[Any]:
@@ -182,7 +182,7 @@ def mutated_inputs(graph: Any) -> frozenset[int]:
 
 @dataclass
 class Recording:
-    """One size, recorded: where its inputs are read, what it wrote its results to."""
+    """The recording of one size: the memory of its inputs, and of its results."""
 
     graph: Any
     slots: list[Any]

@@ -1,4 +1,4 @@
-"""The Python program that Inductor writes around its kernels, reduced to what runs.
+"""The Python program that Inductor writes around its kernels, reduced to the statements that run.
 
 Input: its source text. Output: a code object that defines `call`, the names of the kernels that `call` takes from its globals, and what it
 takes from torch.
@@ -81,7 +81,7 @@ class Generated:
                     yield statement.targets[0].id, ".".join(chain[1:])
 
     def _look_up(self, statement: ast.stmt, aliases: dict[str, str]) -> None:
-        """Take note of what a statement gets from torch and from `extern_kernels`."""
+        """Note the functions that a statement takes from torch and from `extern_kernels`."""
         pending: list[ast.AST] = [statement]
         while pending:
             node = pending.pop()

@@ -58,8 +58,8 @@ def inductor(
 
 
 def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
-    """`compile_fx` wraps what it returns into `torch._dynamo.disable`, for a torch.compile that is active where the graph is
-    called. Where none is, that is 4,000 instructions per call for nothing: then the function inside is called.
+    """Call the function inside of `torch._dynamo.disable` directly. `compile_fx` puts that wrapper around its result for callers under
+    torch.compile; for all others it costs 4,000 instructions per call.
     """
     from torch._C._dynamo.eval_frame import get_eval_frame_callback
 
@@ -81,7 +81,7 @@ def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class InductorArtifacts:
-    """How a later process gets what this backend has made of a graph; see `artifact`."""
+    """How a later process gets the compiled graphs of this backend; see `artifact`."""
 
     name = "inductor"
     settings = staticmethod(artifact.settings)
@@ -127,7 +127,7 @@ def config_patches(mode: str | None, options: Mapping[str, Any] | None) -> dict[
 
 
 def is_inductor_supported() -> bool:
-    """Whether the kernel compiler has what it needs: Triton where there is a GPU, else a C++ compiler."""
+    """Whether the kernel compiler has its tools: Triton where there is a GPU, else a C++ compiler."""
     import torch
 
     if torch.cuda.is_available():
@@ -142,7 +142,7 @@ def is_inductor_supported() -> bool:
 
 
 def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """Check what the user gave to `compile`. Raises RuntimeError; imports Inductor only if there are options."""
+    """Check the arguments that the user gave to `compile`. Raises RuntimeError; imports Inductor only if there are options."""
     if mode not in (None, *MODES):
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
     if options:

@@ -61,7 +61,7 @@ def decompositions() -> Any:
 def compile_part(
     part: object, inputs: list[Any], constants: Mapping[int, Any] | None = None
 ) -> Callable[..., Sequence[Any]]:
-    """A session for a functional ATen graph. Raises what the exporter and ONNX Runtime raise."""
+    """A session for a functional ATen graph. Raises the errors of the exporter and of ONNX Runtime."""
     import torch
 
     constants = constants or {}
@@ -90,7 +90,7 @@ def _initializer(name: str, value: Any) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks: what it can't do it raises."""
+    """Silence the exporter's log: it raises errors for graphs that it can't export."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -103,7 +103,7 @@ def _quiet() -> Iterator[None]:
 
 
 def exported(part: Any) -> Any:
-    """A graph with all its inputs as the exporter wants it. It gets a copy: it rewrites what it is given."""
+    """A graph with all its inputs as the exporter wants it. It is a copy: the exporter rewrites its input."""
     import torch
     from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
     from torch.export.graph_signature import (

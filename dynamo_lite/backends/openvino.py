@@ -48,7 +48,7 @@ def decompositions() -> Any:
 def compile_part(
     part: object, inputs: list[Any], constants: Mapping[int, Any] | None = None
 ) -> Callable[..., Sequence[Any]]:
-    """A model for a functional ATen graph. Raises what OpenVINO raises."""
+    """A model for a functional ATen graph. Raises the errors of OpenVINO."""
     import torch
     from openvino import PartialShape, Type
     from openvino.frontend import FrontEndManager

@@ -1,6 +1,6 @@
 """The mode and the options that the user gives to `compile` for a backend.
 
-Input: these, and the names that the backend knows. Output: none; RuntimeError says what is wrong.
+Input: these, and the names that the backend knows. Output: none; a RuntimeError describes the mistake.
 """
 
 from __future__ import annotations

@@ -37,9 +37,10 @@ MIN_OPERATORS = 2
 @dataclass(frozen=True)
 class PartCompiler:
     """`name` of the backend. `compile(part, inputs)`: `part` is a functional ATen graph whose nodes have fakes in `meta["val"]`, `inputs`
-    are these of its placeholders; its output is a tuple. The result takes tensors and ints and returns as many tensors and ints. It
-    raises for what it can't take. `dtypes`: names of those it knows. `decompositions()`: rules for AOTAutograd. `takes_constants`: where
-    parameters are frozen, `compile` is also given those of the inputs by their numbers, and the result is called without them."""
+    are the fakes of its placeholders; its output is a tuple. The result takes tensors and ints and returns as many tensors and ints.
+    `compile` raises for a part that it can't compile. `dtypes`: names of the supported dtypes. `decompositions()`: rules for AOTAutograd.
+    `takes_constants`: where parameters are frozen, `compile` is also given {number of an input: frozen tensor}, and the result is called
+    without these inputs."""
 
     name: str
     compile: Callable[..., Compiled]
@@ -98,7 +99,7 @@ def plain(value: Any) -> Any:
 
 
 def validator(name: str) -> Callable[..., None]:
-    """A function that checks the options given to `compile` for such a backend; it raises RuntimeError."""
+    """A function that checks the options given to `compile` for a backend of parts; it raises RuntimeError."""
 
     def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
         refuse_mode(name, mode)
@@ -144,7 +145,8 @@ class Split:
         self.told = self._notes()
 
     def _split(self) -> Any:
-        """Each round hands over what is left; what a compiler refuses is found node by node, once, and kept from it in the next round."""
+        """Each round hands the remaining nodes to the compiler; nodes that it refuses are found one by one, once, and left out of the next
+        round."""
         while True:
             module, parts = self._cut()
             known = len(self.refused)

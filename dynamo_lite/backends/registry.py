@@ -107,8 +107,8 @@ def requirements_of(name: str) -> Requirements | None:
 
 
 def describe(name: str) -> tuple[str, str, str]:
-    """The line of `doctor` about a backend: the version of the library that does the work, the devices on which it can run here, and why it
-    can't, with how to get what is missing. Imports no compiler."""
+    """The line of `doctor` about a backend: the version of its library, the devices on which it can run here, and the reason why it can't,
+    with the packages to install. Imports no compiler."""
     try:
         needs = getattr(lookup_backend(name), "requirements", None)
     except Exception as error:  # a third party's, which is to be told and not to end the table
@@ -207,7 +207,7 @@ def call_backend(
 
 
 def _needs_data(compiler_fn: CompilerFn) -> bool:
-    """Whether it is one of our own compilers: what they make of a graph runs on tensors that have data."""
+    """Whether it is one of our own compilers: their compiled graphs need tensors with data."""
     while isinstance(compiler_fn, functools.partial):
         compiler_fn = compiler_fn.func
     is_ours = getattr(compiler_fn, "__module__", "").partition(".")[0] == __package__.partition(".")[0]
@@ -228,7 +228,7 @@ def _exchange(compiler_fn: CompilerFn, kept: Any) -> Any:
 
 
 def reset_backends() -> None:
-    """Let every backend that was used drop what it keeps between graphs (a function `reset` on the backend)."""
+    """Call the function `reset` of every backend that has one: it drops the state that the backend keeps between graphs."""
     with _lock:
         known = list(_backends.values())
     for backend in known:
@@ -240,12 +240,12 @@ def reset_backends() -> None:
 @functools.cache
 def _entry_points() -> dict[str, EntryPoint]:
     found = {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
-    # What stands above this module is known also where the package is not installed but only found.
+    # The rooms above this one are known by name only, also where the package is on the path but not installed.
     own = EntryPoint("autotune", f"{__package__.partition('.')[0]}.tune.autotune:autotune", ENTRY_POINT_GROUP)
     return {own.name: own, **found}
 
 
-# Races try them in this order: first what compiles in little time, for the rest may be more than there is.
+# The backends of this package. Races try them in this order: first those that compile in little time, for a race may end before the rest.
 register_backend(eager, name="eager", tags=("debug",))
 register_backend(aot_eager, name="aot_eager", tags=("debug",))
 register_backend(cudagraphs, name="cudagraphs")

@@ -16,8 +16,8 @@ class Requirements:
     """`devices` on which it runs; whether gradients go through it; modules that it imports, and how to get them; anything else.
 
     `isolate`: it may bring the process down, and is tried in one of its own before it takes part in a race.
-    `cuda_distribution`: what has to be installed for CUDA, if that is another than for the CPU.
-    `assumes`: what the user has to promise; such a backend takes part only where it is named.
+    `cuda_distribution`: the package to install for CUDA, if it is another than for the CPU.
+    `assumes`: a promise that the user has to make; a backend with one takes part in races only where it is named.
     """
 
     devices: frozenset[str] = frozenset({"cpu", "cuda"})

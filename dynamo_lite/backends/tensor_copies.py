@@ -11,8 +11,8 @@ def memory_of(value: Any) -> int:
 
 
 def copy_of(value: Any, copies: dict[int, Any]) -> Any:
-    """A copy with the same sizes, strides and position in its memory; that is copied once and kept in `copies`. What is no tensor is given
-    back."""
+    """A copy with the same sizes, strides and position in its memory; that is copied once and kept in `copies`. Values that are no
+    tensors are returned as they are."""
     import torch
 
     if not isinstance(value, torch.Tensor):

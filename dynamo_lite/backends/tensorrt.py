@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OPTIONS = ("precision", "largest", "cache_dir", "min_operators")
 PRECISIONS = ("float32", "float16", "bfloat16")
 LARGEST = 4
-"""A size that varies may become so many times what it is at first."""
+"""A size that varies may grow to so many times its first value."""
 
 
 def tensorrt(
@@ -47,7 +47,7 @@ def tensorrt(
 
 
 def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """Check what the user gave to `compile`. Raises RuntimeError."""
+    """Check the arguments that the user gave to `compile`. Raises RuntimeError."""
     refuse_mode("tensorrt", mode)
     refuse_unknown("tensorrt", options, OPTIONS)
     options = options or {}
@@ -71,7 +71,7 @@ def compile_engines(bound: Any, inputs: Sequence[Any], options: Mapping[str, Any
             settings["min_block_size"] = options["min_operators"]
         if "cache_dir" in options:
             settings["cache_built_engines"] = settings["reuse_cached_engines"] = True
-            settings["immutable_weights"] = False  # such engines are not kept
+            settings["immutable_weights"] = False  # engines of these graphs are not kept
             settings["engine_cache_dir"] = str(pathlib.Path(options["cache_dir"]).expanduser())
         specified = [_specified(torch_tensorrt.Input, f, value, factor) for f, value in zip(fakes, inputs, strict=True)]
         return torch_tensorrt.dynamo.compile(program, inputs=specified, **settings)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def torchscript(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-    """Trace, freeze what is constant, fuse."""
+    """Trace, freeze constants, fuse."""
     import torch
 
     if any(not isinstance(value, torch.Tensor) for value in example_inputs) or _is_dynamic(gm):

@@ -1,4 +1,4 @@
-"""What the compiler did, for people: coverage, explanations, and running unmodified scripts.
+"""Reports about the compiler, for people: coverage, explanations, and running unmodified scripts.
 
 Entry: `coverage.Coverage`, `explain.explain`. Tests: `tests/report/`.
 """

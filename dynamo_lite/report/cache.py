@@ -18,8 +18,8 @@ from dynamo_lite.warm_cache.store import Damaged
 
 
 def ls() -> int:
-    """One line for each version, and for what a backend has made of one: age, size, what it is, what differs if this installation would not
-    look at it."""
+    """One line for each version and each compiled graph of a backend: age, size, description, and the differences if this installation
+    would not use it."""
     print(f"{warm_cache.directory()}")
     now = time.time()
     for path in warm_cache.files():
@@ -102,4 +102,4 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "export": export,
     "import": import_,
 }
-"""Name of a sub-command → what it does."""
+"""Name of a sub-command → its function."""

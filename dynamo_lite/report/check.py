@@ -15,10 +15,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dynamo_lite.exc import BREAKS, UserFrame, format_break
+from dynamo_lite.exc import BREAKS, UserFrame, format_break, many
 from dynamo_lite.isa import LiftError
 
-from .forecast import UNKNOWN, Event, Machine, Real, builtin_name, tensor_names
+from .forecast import UNKNOWN, Event, KnownVariable, StaticFrame, StaticVariable, builtin_name, tensor_names
 
 
 class Forecast(NamedTuple):
@@ -46,8 +46,8 @@ class Forecast(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was found in a file. `functions`: how many have been looked at; `calls`, `unknown`: their calls, and those of them whose
-    callee is known only when the program runs."""
+    """The forecast of a file. `functions`: the number of functions examined; `calls`, `unknown`: the numbers of their calls, and of the
+    calls whose callee is known only when the program runs."""
 
     path: str
     functions: int
@@ -69,7 +69,7 @@ class Report(NamedTuple):
         counts = Counter(BREAKS[found.slug].code for found in self.breaks)
         kinds = ", ".join(f"{code} {n}×" if n > 1 else code for code, n in sorted(counts.items()))
         yield (
-            f"{self.path}: {len(self.breaks)} graph break{'s' * (len(self.breaks) != 1)} forecast in {where} of {self.functions} "
+            f"{self.path}: {many(len(self.breaks), 'graph break')} forecast in {where} of {self.functions} "
             f"functions" + (f" ({kinds})" if kinds else "")
         )
         yield f"{self.calls} calls, of which {self.unknown} of something that is known only when the program runs"
@@ -83,7 +83,7 @@ def check(path: str) -> Report:
 
 
 def check_source(source: str | bytes, path: str = "<string>") -> Report:
-    """The same for a text."""
+    """Look at the text of a Python file. Raises SyntaxError."""
     code = compile(source, path, "exec", dont_inherit=True)
     text = source.decode(errors="replace") if isinstance(source, bytes) else source
     return _Script(path, text.splitlines()).run(code)
@@ -98,69 +98,65 @@ class _Script:
     def __init__(self, path: str, lines: list[str]) -> None:
         self.path = path
         self.lines = lines
-        self.machines: dict[types.CodeType, Machine] = {}
+        self.frames: dict[types.CodeType, StaticFrame] = {}
         self.inside: dict[types.CodeType, types.CodeType] = {}
 
     def run(self, code: types.CodeType) -> Report:
-        self.module = Machine(code, builtin_name, lambda name: UNKNOWN, {}).run()
-        imports_torch = any(isinstance(value, Real) and _is_torch(value.value) for value in self.module.bound.values())
+        self.module = StaticFrame(code, builtin_name, lambda name: UNKNOWN, {}).run()
+        imports_torch = any(
+            isinstance(value, KnownVariable) and _is_torch(value.value) for value in self.module.bound.values()
+        )
         self.tensors = tensor_names() if imports_torch else frozenset()
         self._inner(code, self.module, None)
-        chosen = {code: machine for code, machine in self.machines.items() if code in self._captured()}
-        found = {self._forecast(code, event): None for code, machine in chosen.items() for event in machine.events}
-        unknown = sum(machine.unresolved for machine in chosen.values())
+        chosen = {code: frame for code, frame in self.frames.items() if code in self._captured()}
+        found = {self._forecast(code, event): None for code, frame in chosen.items() for event in frame.events}
+        unknown = sum(frame.unresolved for frame in chosen.values())
         return Report(
             self.path,
             sum(not code.co_name.startswith("<") for code in chosen),
-            sum(machine.resolved for machine in chosen.values()) + unknown,
+            sum(frame.resolved for frame in chosen.values()) + unknown,
             unknown,
             sorted(found, key=lambda found: (found.frame.lineno, found.frame.col or 0)),
         )
 
     def _captured(self) -> set[types.CodeType]:
-        """The functions that may be captured: those that are compiled and what they call, if the file says so, else all that compile
-        nothing themselves."""
-        everything = [self.module, *self.machines.values()]
-        reached = {code for machine in everything for code in machine.compiled}
-        if not reached or any(machine.compiles for machine in everything):
-            return {code for code, machine in self.machines.items() if not (machine.compiles or machine.compiled)}
+        """The functions that may be captured: those that are compiled and what they call, if the file says so, else all functions
+        that compile nothing themselves."""
+        everything = [self.module, *self.frames.values()]
+        reached = {code for frame in everything for code in frame.compiled}
+        if not reached or any(frame.compiles for frame in everything):
+            return {code for code, frame in self.frames.items() if not (frame.compiles or frame.compiled)}
         work = list(reached)
         while work:
             code = work.pop()
-            machine = self.machines.get(code)
+            frame = self.frames.get(code)
             inner = [other for other, outer in self.inside.items() if outer is code]
-            new = {*inner, *(machine.called if machine is not None else ())} - reached
+            new = {*inner, *(frame.called if frame is not None else ())} - reached
             reached |= new
             work += new
         return reached
 
-    def name(self, name: str) -> Any:
-        return self.module.bound.get(name) or builtin_name(name)
-
-    def _inner(self, code: types.CodeType, outer: Machine, enclosing: Machine | None) -> None:
+    def _inner(self, code: types.CodeType, outer: StaticFrame, enclosing: StaticFrame | None) -> None:
         """The functions and classes defined in `code`."""
         for inner in code.co_consts:
             if isinstance(inner, types.CodeType) and inner not in outer.disabled:
                 self._function(inner, outer, enclosing)
 
-    def _function(self, code: types.CodeType, outer: Machine, enclosing: Machine | None) -> None:
-        def free(name: str) -> Any:
+    def _function(self, code: types.CodeType, outer: StaticFrame, enclosing: StaticFrame | None) -> None:
+        def free(name: str) -> StaticVariable:
             if enclosing is None or name not in enclosing.lifted.local_names:
                 return UNKNOWN
-            slot = enclosing.lifted.slot_of(name)
-            return (
-                enclosing.free(name) if slot >= enclosing.lifted.first_free_slot else enclosing.slots.get(slot, UNKNOWN)
-            )
+            return enclosing.variable(enclosing.lifted.slot_of(name))
 
         try:
-            machine = Machine(code, self.name, free, outer.functions.get(code, {}), tensors=self.tensors).run()
+            frame = StaticFrame(code, self.module.name, free, outer.functions.get(code, {}), tensors=self.tensors).run()
         except LiftError:
             return
         is_function = bool(code.co_flags & inspect.CO_OPTIMIZED)
         self.inside[code] = outer.code
         if is_function:
-            self.machines[code] = machine
-        self._inner(code, machine, machine if is_function else enclosing)
+            self.frames[code] = frame
+        self._inner(code, frame, frame if is_function else enclosing)
 
     def _forecast(self, code: types.CodeType, event: Event) -> Forecast:
         lineno, end_lineno, col, end_col = event.instr.pos

@@ -1,7 +1,8 @@
-"""What graph breaks cost: the time between the graphs before and after each, while the program runs.
+"""The cost of graph breaks: the time between the graphs before and after each, while the program runs.
 
-Input: a `Coverage` with its gaps. Output: `BreakCost`s, the most costly first. Between two graphs lies what breaks the graph itself (an
-`.item()`, a print), the code that both parts are put together with, and the guards of the second one. Captures are left out.
+Input: a `Coverage` with its gaps. Output: `BreakCost`s, the most costly first. Between two graphs run the
+instruction that breaks the graph (an `.item()`, a print), the generated code of both parts, and the guards of the second one. Captures are
+left out.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _passed(function: FunctionCoverage) -> Iterable[tuple[BreakRecord, int, floa
 
 
 def _reason(frames: list[FrameRecord], before: FrameRecord | None, after: FrameRecord | None) -> BreakRecord | None:
-    """The break that ended the graph before; else, where a frame is resumed, the break of what it is the rest of."""
+    """The break that ended the graph before; for a resume function without one, the break of its original frame."""
     if before is not None and before.breaks:
         return before.breaks[-1]
     if after is None or not after.is_resume:

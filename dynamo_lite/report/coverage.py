@@ -1,4 +1,4 @@
-"""Coverage: how much of a program's torch work runs in captured graphs, and what is in the way.
+"""Coverage: the share of a program's torch work that runs in captured graphs, and the breaks that prevent more.
 
 Input: compiled functions and backends wrapped by a `Measurement`, and the records that capture writes meanwhile.
 Output: a `Coverage`, whose `str` is the report.
@@ -26,9 +26,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from dynamo_lite.backends.registry import backend_name, lookup_backend
-from dynamo_lite.exc import UserFrame
+from dynamo_lite.exc import UserFrame, many
 from dynamo_lite.optimized_module import OptimizedModule
-from dynamo_lite.record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, log
+from dynamo_lite.record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, OfFrames, log
 
 GRAPH_RANGE = "dynamo_lite::graph "
 FUNCTION_RANGE = "dynamo_lite::function "
@@ -57,14 +57,14 @@ class ProfilerEvent(NamedTuple):
 
 @dataclass(slots=True)
 class Gap:
-    """What passed between the end of one graph and the start of the next, or the edge of the function: how often, and how long."""
+    """The passes from the end of one graph to the start of the next, or to the edge of the function: their number and duration."""
 
     count: int = 0
     seconds: float = 0.0
 
 
 @dataclass
-class FunctionCoverage:
+class FunctionCoverage(OfFrames):
     """One function or module given to `compile`, with all frames that were captured while it ran."""
 
     name: str
@@ -78,20 +78,12 @@ class FunctionCoverage:
     """Between two graphs, by their ids; None is the edge of the function."""
 
     @property
-    def graphs(self) -> list[GraphRecord]:
-        return [graph for frame in self.frames for graph in frame.graphs]
-
-    @property
     def total_ops(self) -> int:
         return self.captured_ops + self.eager_ops
 
-    @property
-    def breaks(self) -> list[BreakRecord]:
-        return [record for frame in self.frames for record in frame.breaks]
-
 
 @dataclass
-class Coverage:
+class Coverage(OfFrames):
     """The result of a `Measurement`. `str(coverage)` is the report that `run --coverage` prints."""
 
     functions: list[FunctionCoverage] = field(default_factory=list)
@@ -100,19 +92,11 @@ class Coverage:
     texts: dict[int, FrameText] = field(default_factory=dict)
     """Of frames, by the `id` of their record; empty unless the measurement was to keep them."""
     names: list[str] = field(default_factory=list)
-    """Of functions by their number in events, also of those that were not called."""
+    """Names of functions by their number in events, also of functions that were not called."""
 
     @property
-    def frames(self) -> list[FrameRecord]:
+    def frames(self) -> list[FrameRecord]:  # type: ignore[override]
         return [frame for function in self.functions for frame in function.frames]
-
-    @property
-    def graphs(self) -> list[GraphRecord]:
-        return [graph for function in self.functions for graph in function.graphs]
-
-    @property
-    def breaks(self) -> list[BreakRecord]:
-        return [record for function in self.functions for record in function.breaks]
 
     @property
     def captured_ops(self) -> int:
@@ -131,10 +115,6 @@ class Coverage:
         """The part of the time in compiled functions that is spent in graphs, 0 to 1."""
         seconds = sum(function.seconds for function in self.functions)
         return sum(function.graph_seconds for function in self.functions) / seconds if seconds else 0.0
-
-    @property
-    def recompiles(self) -> list[FrameRecord]:
-        return [frame for frame in self.frames if frame.entry_index > 0]
 
     def __str__(self) -> str:
         return "\n".join(_report(self))
@@ -188,7 +168,7 @@ class Measurement:
             object.__setattr__(compiled, "_dynamo_lite_call", counted)
             return compiled
         if isinstance(compiled, types.MethodType):
-            # What the method is bound to names a module better than `Module._call_impl` does.
+            # The class of the bound object names a module better than `Module._call_impl` does.
             name = type(compiled.__self__).__qualname__
             return self._counted(compiled, f"{name}.{compiled.__name__}")
         return self._counted(compiled, getattr(compiled, "__qualname__", type(compiled).__qualname__))
@@ -302,7 +282,7 @@ class _CurrentFunction(threading.local):
 
 
 class _MeasuredBackend:
-    """A backend whose compiled graphs add to their `GraphRecord` what they are called and how long they take."""
+    """A backend whose compiled graphs add the number and the duration of their calls to their `GraphRecord`."""
 
     def __init__(self, inner: Callable[..., Any], current: _CurrentFunction) -> None:
         self._inner = inner
@@ -353,13 +333,13 @@ def _report(coverage: Coverage) -> Iterator[str]:
     trace = sum(frame.trace_seconds for frame in coverage.frames)
     backend = sum(frame.backend_seconds for frame in coverage.frames)
     yield (
-        f"dynamo_lite coverage: {_many(len(coverage.functions), 'function')}, {_many(len(coverage.frames), 'frame')}, "
-        f"{_many(len(coverage.graphs), 'graph')}, {_many(coverage.graph_calls, 'graph call')}"
+        f"dynamo_lite coverage: {many(len(coverage.functions), 'function')}, {many(len(coverage.frames), 'frame')}, "
+        f"{many(len(coverage.graphs), 'graph')}, {many(coverage.graph_calls, 'graph call')}"
     )
     yield (
         f"captured {_share(coverage.captured_ops, coverage.total_ops)} operators, "
-        f"{coverage.time_share:.1%} of the time; {_many(len(coverage.breaks), 'graph break')}, "
-        f"{_many(len(coverage.recompiles), 'recompile')}; "
+        f"{coverage.time_share:.1%} of the time; {many(len(coverage.breaks), 'graph break')}, "
+        f"{many(len(coverage.recompiles), 'recompile')}; "
         f"trace {trace:.2f} s, backend {backend:.2f} s"
     )
     if coverage.window_seconds is not None:
@@ -374,7 +354,7 @@ def _report(coverage: Coverage) -> Iterator[str]:
 def _function_lines(function: FunctionCoverage) -> Iterator[str]:
     share = function.graph_seconds / function.seconds if function.seconds else 0.0
     yield (
-        f"{function.name}: {_many(function.calls, 'call')}, "
+        f"{function.name}: {many(function.calls, 'call')}, "
         f"captured {_share(function.captured_ops, function.total_ops)} operators, "
         f"{share:.1%} of {function.seconds:.3f} s"
     )
@@ -446,7 +426,3 @@ def _table(rows: list[tuple[str, ...]], left: int) -> Iterator[str]:
 
 def _share(part: int, whole: int) -> str:
     return f"{part} of {whole}" + (f" ({part / whole:.1%})" if whole else "")
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")

@@ -1,11 +1,11 @@
-"""`python -m dynamo_lite debug`: stop where a graph breaks, look at what capture knows there, and follow it line by line.
+"""`python -m dynamo_lite debug`: stop where a graph breaks, look at the state of the capture, and follow it line by line.
 
-Input: a script; commands on standard input. Output: what they ask for.
+Input: a script; commands on standard input. Output: the answers.
 Invariant: looking changes nothing: lazy values stay lazy, no guard is added, and the program's results are those of a run without the
-debugger. Nothing of it costs anything while no debugger is active.
+debugger. An inactive debugger costs nothing.
 
-What runs are analyses, not the program: a line is interpreted on symbolic values when its function is captured, again from the beginning
-after each break (an analysis learns where it has to end), and executed afterwards. Stepping passes over the code of torch.
+The debugger follows analyses, not the program: a line is interpreted on symbolic values when its function is captured, again from the
+beginning after each break (an analysis learns where it has to end), and executed afterwards. Stepping passes over the code of torch.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Debugger(cmd.Cmd):
                 self._say(f"{'->' if number == frame.lineno else '  '} {number:4} {text}")
 
     def do_locals(self, _: str) -> None:
-        """locals: the variables and what is known of them. Nothing is known yet of those that only show a path."""
+        """locals: the variables with their types and values; a variable that the code has not used yet shows its path only."""
         frame = self._current()
         for name, value in zip(frame.lifted.local_names, frame.locals, strict=True):
             if value is not None:
@@ -227,7 +227,7 @@ class Debugger(cmd.Cmd):
         self._say("\n".join(map(_line_of, self._current().tr.graph.graph.nodes)) or "no operators yet")
 
     def do_guards(self, _: str) -> None:
-        """guards: what has been assumed so far, as Python."""
+        """guards: the assumptions so far, as Python."""
         self._say(mirror_source(self._current().tr.guards).rstrip())
 
     do_s, do_n, do_si, do_r, do_c, do_q = do_step, do_next, do_stepi, do_return, do_continue, do_quit
@@ -283,7 +283,7 @@ def _line_of(node: Any) -> str:
 
 
 def described(value: Any) -> str:
-    """A tracker in one line. One that nobody has looked at stays so: its type and path are told."""
+    """A tracker in one line. A lazy tracker stays lazy: its type and path are shown."""
     if value is NULL:
         return "NULL"
     if type(value) is ExcInfo:

@@ -1,4 +1,4 @@
-"""`explain(fn)(*args)`: what capture makes of one call, as an object with a readable `str`.
+"""`explain(fn)(*args)`: the graphs, breaks and guards of one call, as an object with a readable `str`.
 
 Input: a function or module, and arguments. Output: an `ExplainOutput`. The function really runs, once, with its
 effects.
@@ -22,7 +22,7 @@ from .coverage import Coverage, Measurement, short_path
 
 @dataclass
 class ExplainOutput:
-    """What capture found. The fields up to `compile_times` have the names and meanings of torch's `ExplainOutput`."""
+    """The result of `explain`. The fields up to `compile_times` have the names and meanings of torch's `ExplainOutput`."""
 
     graphs: list[torch.fx.GraphModule]
     graph_count: int
@@ -50,7 +50,7 @@ class ExplainOutput:
 
 
 def describe_frame(frame: FrameRecord) -> list[str]:
-    """The parts of one captured frame: what it was made from, its graphs, breaks and guards."""
+    """One captured frame: its function, graphs, breaks and guards."""
     times = f"traced in {frame.trace_seconds:.3f} s, compiled in {frame.backend_seconds:.3f} s"
     place = f"{short_path(frame.filename)}:{frame.lineno}"
     lines = [f"── {frame.name} {place}: version {frame.entry_index}, {times}"]

@@ -33,7 +33,7 @@ from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, fo
 from dynamo_lite.graph.passes.checks import CHECKS
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import GuardFailure, explain_miss, step
-from dynamo_lite.record import FrameRecord, Specialization, log
+from dynamo_lite.record import Specialization, log
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Exported:
-    """What `export` returns. Calling it checks the trees and the preconditions, and runs the graph.
+    """The result of `export`. Calling it checks the trees and the preconditions, and runs the graph.
 
     `graph_module` takes the leaves of `((args), kwargs)` in the order of `in_spec` and returns those of the result in the order of
     `out_spec`; parameters, buffers and other tensors are its attributes. `preconditions` are the guards on the inputs as text,
@@ -87,7 +87,7 @@ Steps = list[tuple[int, Any]]
 
 
 class _Changes:
-    """A backend that computes nothing: what the code around the graph stores are fakes."""
+    """A backend that computes nothing: the code around the graph stores fakes."""
 
     dynamo_lite_floats = "numbers"
     dynamo_lite_computes = False
@@ -114,8 +114,8 @@ def _results(gm: GraphModule) -> tuple[Sequence[Node], Sequence[Node]]:
 class _Capture:
     """A backend that keeps the graph, and computes nothing: its outputs only show where they end up.
 
-    Of what the program changes, `left_out` is what no result depends on, `refused` the rest; `changed` is where all that is, None for
-    what does not belong to `owner`, the module.
+    Of the objects that the program changes, `left_out` names those that no result depends on, `refused` the others; `changed` are the ways
+    to all of them from the module, `owner`, None for an object that does not belong to it.
     """
 
     dynamo_lite_floats = "numbers"
@@ -129,7 +129,6 @@ class _Capture:
         self.gm: GraphModule | None = None
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
-        self.frames: list[FrameRecord] = []
 
     def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         self.gm, self.inputs = gm, list(example_inputs)
@@ -204,8 +203,8 @@ def _is_attributes(vt: VariableTracker) -> bool:
 def export(fn: Callable[..., Any], *args: Any, dynamic_shapes: object = None, **kwargs: Any) -> Exported:
     """Capture `fn(*args, **kwargs)` as one whole graph.
 
-    `dynamic_shapes` says which sizes may vary, as in torch.export: a dict by parameter name, or a sequence in the order of the
-    arguments, of what each tensor's dimensions are: `{0: spec}` or a sequence, `spec` being a `torch.export.Dim` or "dynamic" (must vary),
+    `dynamic_shapes` says which sizes may vary, as in torch.export: a dict by parameter name, or a sequence in the order of the arguments,
+    of specifications of each tensor's dimensions: `{0: spec}` or a sequence, `spec` being a `torch.export.Dim` or "dynamic" (must vary),
     `Dim.AUTO` (may vary), or None (constant). All other sizes are constants.
 
     Attributes of modules and other objects, the arguments apart, that the program sets without having read them are left out; so are
@@ -232,8 +231,8 @@ class _Call(NamedTuple):
     dynamic_shapes: Any
 
     def run(self, fn: Any, backend: Any) -> tuple[Any, Any, list[InputPlace], dict[str, Any]]:
-        """Capture a function, and run what is made of it: the compiled function, its result, the sizes that have a `Dim` with a name, and
-        the tensors that stood for parameters and buffers."""
+        """Capture a function and run the compiled version. Returns the compiled function, its result, the sizes that have a `Dim` with a
+        name, and the tensors that stood for parameters and buffers."""
         args, kwargs = pytree.tree_unflatten(self.stands, self.in_spec)
         compiled = compile(fn, backend=backend, fullgraph=True, dynamic=False, isolate_recompiles=True)
         state = _state_of(fn)
@@ -250,10 +249,9 @@ class _Call(NamedTuple):
 def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
     """The captured graph of a call, and the changes that the call would make."""
     capture = _Capture(fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None))
-    with contextlib.ExitStack() as stack:
-        stack.callback(log.listen(capture.frames.append))
+    with log.recording() as frames:
         compiled, result, dims, state = call.run(fn, capture)
-    frame = next((f for f in capture.frames if f.guards is not None), None)
+    frame = next((f for f in frames if f.guards is not None), None)
     guards = frame.guards.guards() if frame is not None else None
     if guards is None:
         raise UserError(
@@ -286,7 +284,7 @@ def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
 
 
 def _nodes(guard: Any) -> Sequence[Any]:
-    """What a guard looks at; nothing if that is torch's ambient state."""
+    """The objects that a guard checks; none if it checks torch's ambient state."""
     return (guard.node,) if guard.node is not None else guard.nodes
 
 
@@ -305,11 +303,11 @@ def _paths_to(node: Any) -> Iterator[str]:
         node = node.parent
 
 
-# -- what only the first call changes
+# -- changes in the first call only
 
 
 def _changes_once(fn: Callable[..., Any], call: _Call, first: Exported, changed: list[Steps | None]) -> bool:
-    """Whether what a call has changed is changed once and for all: after it a call changes nothing, and does the same."""
+    """Whether only the first call changes objects: after it a call changes nothing, and computes the same."""
     if not isinstance(fn, torch.nn.Module) or None in changed:
         return False
     try:
@@ -360,7 +358,7 @@ def _state_of(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _stand(leaf: Any) -> Any:
-    """What is captured in the place of a fake tensor: a real one with its sizes, whose memory nobody touches."""
+    """The tensor that is captured in the place of a fake one: a real one with its sizes, whose memory nobody touches."""
     if not isinstance(leaf, FakeTensor):
         return leaf
     sizes, strides = ([int(n) for n in numbers] for numbers in (leaf.shape, leaf.stride()))
@@ -505,7 +503,7 @@ def _mark(tensor: torch.Tensor, dim: int, wanted: Any, path: Path) -> None:
             "  do:  give it a Dim of its own; what the code demands of it becomes a precondition"
         )
         raise UserError(UserErrorType.INVALID_INPUT, message)
-    hint = getattr(getattr(wanted, "type", None), "name", None)  # of Dim.AUTO and its like
+    hint = getattr(getattr(wanted, "type", None), "name", None)  # of Dim.AUTO, Dim.STATIC, Dim.DYNAMIC
     if wanted is None or type(wanted) is int or hint == "STATIC":
         return
     if hint == "AUTO":

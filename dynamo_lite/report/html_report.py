@@ -1,4 +1,4 @@
-"""`report.html_report`: what was captured of a program, as one file for a browser.
+"""The coverage of a program as one HTML file.
 
 Input: a `Coverage` whose measurement has kept its texts. Output: HTML without anything from elsewhere. Needs jinja2, the extra `report`.
 Invariant: texts of the program are escaped; the page works without its script.
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from dynamo_lite import __version__
+from dynamo_lite.exc import many
 
 from .coverage import MAX_EVENTS, Coverage, short_path
 from .page import duration, page_of
@@ -35,7 +36,7 @@ def environment(*folders: str) -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(duration=duration, short_path=short_path)
+    made.globals.update(duration=duration, many=many, short_path=short_path)
     return made
 
 

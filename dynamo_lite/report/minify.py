@@ -24,11 +24,9 @@ from torch.fx import Graph, GraphModule, Node
 from dynamo_lite.backends.registry import backend_name, lookup_backend
 from dynamo_lite.exc import first_line
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
-from dynamo_lite.tune.apart import Job, importable, race_apart
-from dynamo_lite.tune.inputs import CannotCopy, Inputs
+from dynamo_lite.tune.apart import RaceApart, importable
 from dynamo_lite.tune.portable import CannotCarry
-from dynamo_lite.tune.race import undisturbed
-from dynamo_lite.tune.verify import Expected, wants_gradients
+from dynamo_lite.tune.verify import CannotCopy, Expected, Inputs, undisturbed, wants_gradients
 
 from .repro import RandomInput, script_of
 
@@ -63,8 +61,8 @@ class Repro:
 def problem_of(
     gm: GraphModule, inputs: Sequence[Any], backend: Backend, training: bool, *, isolate: bool = False
 ) -> str | None:
-    """What is wrong with the backend on this graph: "failed: …", "wrong: …", with `isolate` also "crashed: …"; None if nothing is, or if
-    eager execution itself fails."""
+    """The fault of the backend on this graph: "failed: …", "wrong: …", with `isolate` also "crashed: …"; None if there is none, or if eager
+    execution itself fails."""
     values = [v.make() if isinstance(v, RandomInput) else v for v in inputs]
     with undisturbed(values):
         try:
@@ -90,9 +88,9 @@ def problem_of(
 def _problem_apart(gm: GraphModule, values: list[Any], backend: Backend, training: bool) -> str | None:
     name = backend if isinstance(backend, str) else backend_name(backend)
     try:
-        job = Job(gm, values, training)
-        found = race_apart(job.path, [name], 60.0).problem_of(name)
-        job.close()
+        race = RaceApart.of(gm, values, training)
+        found = race.run([name], 60.0).problem_of(name)
+        race.close()
     except CannotCarry:
         return None
     return None if found == "slower" else found
@@ -164,7 +162,7 @@ def _ddmin(items: list[Any], fails: Callable[[list[Any]], bool]) -> list[Any]:
 
 
 def _randomize(repro: Repro, fails: Callable[[GraphModule, list[Any]], bool]) -> None:
-    """Random inputs in place of those that came from the program: all, else one after the other."""
+    """Replace the inputs from the program by random ones: all at once, else one after the other."""
     inputs = list(repro.inputs)
     random = [
         RandomInput.like(v, i) if isinstance(v, torch.Tensor) and v.numel() > 16 else v for i, v in enumerate(inputs)
@@ -179,7 +177,7 @@ def _randomize(repro: Repro, fails: Callable[[GraphModule, list[Any]], bool]) ->
 
 
 class Parts:
-    """The parts of one graph. `operators`: its nodes that call something; `values`: what each node gave in eager execution."""
+    """The parts of one graph. `operators`: its nodes that call something; `values`: each node's result in eager execution."""
 
     def __init__(self, gm: GraphModule, example_inputs: Sequence[Any]) -> None:
         self.gm = gm
@@ -190,7 +188,7 @@ class Parts:
         self.operators = [node for node in gm.graph.nodes if node.op.startswith("call_")]
 
     def part(self, nodes: Iterable[Node], outputs: Sequence[Node] | None = None) -> tuple[GraphModule, list[Any]]:
-        """The graph of some operators (and of those whose results are no tensors and are used by them), and its inputs."""
+        """The graph of some operators, with the operators from which they get values that are no tensors, and its inputs."""
         kept = self._closed(nodes)
         graph, inputs = Graph(), []
         copies: dict[Node, Any] = {}
@@ -230,7 +228,7 @@ class Parts:
 
 
 class _Recorder(torch.fx.Interpreter):
-    """Keeps a copy of what each node gives, before anything changes it."""
+    """Keeps a copy of each node's result, before anything changes it."""
 
     def __init__(self, gm: GraphModule, values: dict[Node, Any]) -> None:
         super().__init__(gm, garbage_collect_values=False)

@@ -1,4 +1,4 @@
-"""What `report.html_report` shows, as plain data for its template.
+"""The content of the HTML report, as plain data for its template.
 
 Input: a `Coverage` that has kept its texts. Output: a `Page`. Sources are read from the program's files; nothing is HTML here.
 """
@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dynamo_lite.exc import BREAKS, UserFrame, format_location
+from dynamo_lite.exc import format_location
 from dynamo_lite.isa.resume import original_name
-from dynamo_lite.record import BreakRecord, FrameRecord, Function, GraphRecord
+from dynamo_lite.record import FrameRecord, Function, GraphRecord, OfFrames
 
 from .call_tree import CalledFunction, tree_of
 from .costs import BreakCost, break_costs
@@ -97,7 +97,7 @@ class VersionView:
 
 
 @dataclass
-class PlaceView:
+class PlaceView(OfFrames):
     """A function of the program in which frames were captured, with its versions and those of its rest after breaks."""
 
     name: str
@@ -109,16 +109,8 @@ class PlaceView:
     calls_left_out: int
 
     @property
-    def graphs(self) -> list[GraphView]:
-        return [graph for version in self.versions for graph in version.graphs]
-
-    @property
-    def breaks(self) -> int:
-        return sum(len(version.record.breaks) for version in self.versions)
-
-    @property
-    def recompiles(self) -> int:
-        return sum(version.record.entry_index > 0 for version in self.versions)
+    def frames(self) -> list[FrameRecord]:  # type: ignore[override]
+        return [version.record for version in self.versions]
 
 
 @dataclass
@@ -131,19 +123,16 @@ class FunctionView:
 
 @dataclass
 class BreakView:
-    """A break with what it costs and what to change."""
+    """A break with its cost, and the user's line with carets below the expression that broke."""
 
     cost: BreakCost
     percent: float
     location: str
-    what_to_do: str
-    why: str
-    stack: list[UserFrame]
 
 
 @dataclass
 class TimeBar:
-    """A bar of the timeline: percent of its width, and what it is."""
+    """A bar of the timeline: its place and width in percent, and its text."""
 
     lane: str
     left: float
@@ -191,7 +180,7 @@ def page_of(coverage: Coverage) -> Page:
 
 
 def _by_place(frames: Iterable[FrameRecord]) -> Iterator[list[FrameRecord]]:
-    """Frames of one function with what is left of them after breaks: their code begins at one line."""
+    """Frames of one function together with its resume functions: their code begins at one line."""
     places: dict[tuple[str, int], list[FrameRecord]] = {}
     for frame in frames:
         places.setdefault((frame.filename, frame.lineno), []).append(frame)
@@ -219,12 +208,12 @@ def _place(frames: list[FrameRecord], texts: dict[int, FrameText]) -> PlaceView:
 
 
 def _shown(root: CalledFunction) -> set[int]:
-    """The ids of the calls below `root` that are shown: those with the most operators. Whoever calls has at least as many."""
+    """The ids of the calls below `root` that are shown: those with the most operators. A caller has at least as many as its callees."""
     found, level = [], [root]
     for _ in range(MAX_DEPTH):
         level = [called for parent in level for _, called in parent.shown()]
         found += level
-    found.sort(key=lambda called: -called.total)  # stable: the caller stays before the called
+    found.sort(key=lambda called: -called.total)  # stable: callers stay before callees
     return {id(called) for called in found[:MAX_CALLS]}
 
 
@@ -308,27 +297,12 @@ def _bars(graph: GraphRecord) -> list[Bar]:
 
 
 def _breaks(coverage: Coverage) -> Iterator[BreakView]:
-    costs = break_costs(coverage)
     total = sum(function.seconds for function in coverage.functions)
-    for cost in costs:
-        kind = BREAKS[cost.record.slug]
-        yield BreakView(
-            cost=cost,
-            percent=100 * cost.seconds / total if total else 0.0,
-            location=_location(cost.record),
-            what_to_do=kind.what_to_do,
-            why=kind.why,
-            stack=list(cost.record.user_stack),
-        )
-
-
-def _location(record: BreakRecord) -> str:
-    """The user's line with carets below what broke; a full stack is shown beside it."""
-    return (
-        "\n".join(line.removeprefix("    ") for line in format_location(record.user_frame)[1:])
-        if record.user_frame
-        else ""
-    )
+    for cost in break_costs(coverage):
+        place = cost.record.user_frame
+        lines = format_location(place)[1:] if place is not None else []
+        location = "\n".join(line.removeprefix("    ") for line in lines)
+        yield BreakView(cost, 100 * cost.seconds / total if total else 0.0, location)
 
 
 def _timeline(coverage: Coverage) -> tuple[list[TimeBar], float]:

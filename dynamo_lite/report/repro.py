@@ -17,6 +17,7 @@ from torch.fx import GraphModule
 from torch.fx.graph_module import _format_import_block
 from torch.package import sys_importer
 
+from dynamo_lite.exc import many
 from dynamo_lite.tune.distribution import Distribution
 
 SHORT = 64
@@ -68,7 +69,7 @@ def script_of(
         names.update({name: value for name, value in used.items() if re.search(rf"\b{name}\b", code)})
     operators = sum(node.op.startswith("call_") for node in gm.graph.nodes)
     lines = [
-        f'"""The backend {backend} on a graph of {operators} operator{"s" * (operators != 1)}.',
+        f'"""The backend {backend} on a graph of {many(operators, "operator")}.',
         "",
         *textwrap.wrap(problem, 118),
         "",

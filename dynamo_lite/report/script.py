@@ -1,7 +1,7 @@
 """Run an unmodified script with torch's compile entry points redirected here.
 
 Input: the path of a script or the name of a module, and its arguments. Output: its exit status as if run by Python, and
-what a `Measurement` saw. The redirection ends with the script.
+the results of a `Measurement`. The redirection ends with the script.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .coverage import Measurement
 def redirected(
     backend: str | Callable[..., Any] | None = None, measurement: Measurement | None = None
 ) -> Iterator[None]:
-    """Within the block `torch.compile`, `nn.Module.compile` and what belongs to them in `torch.compiler` are ours.
+    """Within the block `torch.compile`, `nn.Module.compile` and the functions of `torch.compiler` that belong to them are ours.
 
     `backend` replaces the one that the program asks for, whose mode and options are then dropped.
     """

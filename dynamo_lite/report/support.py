@@ -1,4 +1,4 @@
-"""What becomes of a callable in captured code: the table in `docs/python-support.md`, and what `check` forecasts from.
+"""The treatment of callables in captured code: the table in `docs/python-support.md`, and the basis of `check`.
 
 Input: real callables. Output: `resolve(callable)`, and the table of every method of the builtin types and every function of the
 library modules that are modelled.
@@ -41,7 +41,7 @@ KINDS = {
 
 
 class Support(NamedTuple):
-    """How a call is treated; for a break the slug and what it says about this case."""
+    """How a call is treated; for a break its slug and the context in this case."""
 
     how: str
     slug: str = ""
@@ -91,7 +91,7 @@ REASON_OF_OWNER = {
     "sys": "reads or changes the interpreter itself",
     "time": "reads the clock",
 }
-"""The same by the type or module that owns the callable."""
+"""Why a callable has no model, by the type or module that owns it."""
 
 
 # -- how a call is treated
@@ -202,7 +202,7 @@ def reason(name: str, owner: Any, support: Support) -> str:
     return next((REASON_OF_OWNER[key] for key in keys if key in REASON_OF_OWNER), title)
 
 
-# -- what the table lists
+# -- the contents of the table
 
 
 def _types() -> dict[str, list[type]]:
@@ -290,7 +290,7 @@ def methods(cls: type) -> list[Row]:
 
 
 def _method(cls: type, name: str, raw: object) -> Support:
-    if name == "__new__":  # what it is called for is calling the class
+    if name == "__new__":  # it is called when the class is
         made = resolve(cls)
         return made if made.how != ENDS else Support(ENDS, made.slug, qualified(cls))
     return resolve(raw)
@@ -308,7 +308,7 @@ def functions(module: types.ModuleType) -> list[Row]:
 
 
 def _is_foreign(module: types.ModuleType, value: object) -> bool:
-    """True for what a module without `__all__` only imports."""
+    """True for a callable that a module without `__all__` only imports."""
     if hasattr(module, "__all__"):
         return False
     home = getattr(value, "__module__", None)

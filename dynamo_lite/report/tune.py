@@ -31,7 +31,7 @@ def collect(target: str, arguments: Sequence[str], *, as_module: bool = False) -
 
 
 def race(budget: str | None, candidates: Sequence[str] | None) -> int:
-    """Race what was collected; 1 if a graph could not be raced."""
+    """Race the collected graphs; 1 if a graph could not be raced."""
     problems = 0
     for place, operators, choice, problem in tune(budget=budget, candidates=list(candidates or ()) or None):
         print(f"{place}, {operators} operators: {_winner(choice) if choice else f'no race: {problem}'}", flush=True)

@@ -1,7 +1,7 @@
 """`valid_sizes(fn, *args)`: the sizes of inputs for which one captured program holds.
 
-Input: a function or module, and arguments as an example. Output: a `ValidSizes`: what the guards demand of each size, membership, and an
-enumeration of members.
+Input: a function or module, and arguments as an example. Output: a `ValidSizes`: the conditions of the guards on each size, membership,
+and an enumeration of members.
 Invariant: membership is decided by the guards themselves, on numbers instead of tensors.
 """
 
@@ -19,7 +19,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism.mark_constraints import spoken_path
 from dynamo_lite.graph.shapes.sizes import Number
 from dynamo_lite.guards import ir
-from dynamo_lite.record import FrameRecord, Specialization, log
+from dynamo_lite.record import Specialization, log
 
 
 @dataclass
@@ -39,8 +39,8 @@ class ValidSizes:
     predicates: list[tuple[Callable[..., bool], tuple[str, ...]]]
 
     def __contains__(self, sizes: Mapping[str, int]) -> bool:
-        """Whether the program holds for these sizes. Those that are left out are as in the example. Raises KeyError for a name that is
-        none."""
+        """Whether the program holds for these sizes. Sizes that are left out are as in the example. Raises KeyError for an
+        unknown name."""
         names = [*self.numbers, *self.constants]
         for name in sizes.keys() - set(names):
             raise KeyError(f"no size {name!r}; there are {', '.join(names)}")
@@ -77,15 +77,10 @@ def valid_sizes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> ValidSizes
     buffers, nor of dimensions under `mark_static`; `mark_unbacked` makes them all symbolic. Raises `Unsupported` where the function is
     not one graph, and what `fn` raises.
     """
-    frames: list[FrameRecord] = []
     compiled = compile(fn, backend="eager", fullgraph=True, dynamic=True, isolate_recompiles=True)
-    stop = log.listen(frames.append)
-    try:
-        # That two sizes are equal in the example means nothing; layouts are those of the example.
-        with config.patch(use_duck_shape=False, automatic_dynamic_strides=False):
-            compiled(*args, **kwargs)
-    finally:
-        stop()
+    # That two sizes are equal in the example means nothing; layouts are those of the example.
+    with log.recording() as frames, config.patch(use_duck_shape=False, automatic_dynamic_strides=False):
+        compiled(*args, **kwargs)
     frame = next((f for f in frames if f.guards is not None), None)
     guards = frame.guards.guards() if frame is not None else None
     if guards is None:

@@ -40,24 +40,22 @@ class CompileCounter:
         self.op_count = 0
 
 
-class CompileCounterWithBackend:
+class CompileCounterWithBackend(CompileCounter):
     """Counts as `CompileCounter` does, keeps the graphs in `graphs`, and compiles them with another backend."""
 
     def __init__(self, backend: str | Callable[..., Any]) -> None:
+        super().__init__()
         self.backend = backend
         self.dynamo_lite_floats = getattr(lookup_backend(backend), FLOATS, "items")
-        self.clear()
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        self.frame_count += 1
-        self.op_count += count_ops(gm)
+        super().__call__(gm, example_inputs)
         self.graphs.append(gm)
         return lookup_backend(self.backend)(gm, example_inputs)
 
     def clear(self) -> None:
         """Start counting at zero and forget the graphs."""
-        self.frame_count = 0
-        self.op_count = 0
+        super().clear()
         self.graphs: list[torch.fx.GraphModule] = []
 
 
@@ -74,43 +72,32 @@ class EagerAndRecordGraphs:
         return gm.forward
 
 
-class AotEagerAndRecordGraphs:
-    """A backend that runs AOTAutograd's graphs eagerly; keeps what it got in `graphs`, and the ATen graphs in
-    `fw_graphs` and `bw_graphs`.
-    """
+class AotEagerAndRecordGraphs(EagerAndRecordGraphs):
+    """A backend that runs AOTAutograd's graphs eagerly; keeps its inputs in `graphs`, the ATen graphs in `fw_graphs` and `bw_graphs`."""
 
     dynamo_lite_floats = "tensors"
 
     def __init__(self) -> None:
-        self.graphs: list[torch.fx.GraphModule] = []
+        super().__init__()
         self.fw_graphs: list[torch.fx.GraphModule] = []
         self.bw_graphs: list[torch.fx.GraphModule] = []
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        self.graphs.append(gm)
-
-        def recorder(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
-            def compiler(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-                graphs.append(graph)
-                return graph.forward
-
-            return compiler
-
-        backend = aot_autograd(recorder(self.fw_graphs), recorder(self.bw_graphs), keep_inference_input_mutations=True)
-        return backend(gm, example_inputs)
+        super().__call__(gm, example_inputs)
+        forward, backward = EagerAndRecordGraphs(), EagerAndRecordGraphs()
+        forward.graphs, backward.graphs = self.fw_graphs, self.bw_graphs
+        return aot_autograd(forward, backward, keep_inference_input_mutations=True)(gm, example_inputs)
 
 
-class InductorAndRecordGraphs:
-    """A backend that compiles graphs with inductor; keeps what it got in `graphs`, and the ATen graphs that inductor compiled in
-    `inductor_graphs`.
-    """
+class InductorAndRecordGraphs(EagerAndRecordGraphs):
+    """A backend that compiles graphs with inductor; keeps its inputs in `graphs`, and inductor's ATen graphs in `inductor_graphs`."""
 
     dynamo_lite_floats = "tensors"
 
     def __init__(self) -> None:
-        self.graphs: list[torch.fx.GraphModule] = []
+        super().__init__()
         self.inductor_graphs: list[torch.fx.GraphModule] = []
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        self.graphs.append(gm)
+        super().__call__(gm, example_inputs)
         return recording(gm, example_inputs, self.inductor_graphs)

@@ -208,7 +208,7 @@ def identities(*roots: Any) -> dict[str, str]:
 
 @dataclass
 class Run:
-    """What `run_both` found: the eager result, and what capture made of the function."""
+    """The result of `run_both`: the eager result, and the graphs, breaks and recompiles of the function."""
 
     result: Any = None
     exception: BaseException | None = None
@@ -253,7 +253,6 @@ def run_both(
     """
     before = copy.deepcopy((fn if isinstance(fn, torch.nn.Module) else None, args, kwargs))
     generators = torch.get_rng_state(), random.getstate()
-    frames: list[FrameRecord] = []
     counter = CompileCounterWithBackend(_backend)
 
     def calls(compiled: bool) -> tuple[list[Any], BaseException | None, Any]:
@@ -272,12 +271,9 @@ def run_both(
         after = {"results": results, "args": call_args, "kwargs": call_kwargs, "module": module}
         return results, caught, (after, torch.get_rng_state().tolist(), random.getstate())
 
-    stop = log.listen(frames.append)
-    try:
+    with log.recording() as frames:
         expected, expected_error, expected_state = calls(compiled=False)
         actual, actual_error, actual_state = calls(compiled=True)
-    finally:
-        stop()
     found = list(_compare_errors(expected_error, actual_error))
     found += differences(expected_state[0]["results"], actual_state[0]["results"], tol=_tol, path="results")
     for name in ("args", "kwargs", "module"):

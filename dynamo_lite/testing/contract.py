@@ -1,4 +1,4 @@
-"""What is captured of a function, as something that tests can hold it to.
+"""A record of the capture of a function, with which tests compare later captures.
 
 Input: a function or module, the arguments of one call or more. Output: a `Captured`; its `text` is what a lock file holds, one fact a line
 and without line numbers, so that only changes of the capture change it.
@@ -16,6 +16,7 @@ import torch
 from dynamo_lite.api import compile
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.config import config
+from dynamo_lite.exc import many
 from dynamo_lite.record import BreakRecord, FrameRecord, log
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Captured:
     skipped: list[str] = field(default_factory=list)
 
     def add(self, frame: FrameRecord) -> None:
-        """Take over what the log says of a frame."""
+        """Add the record of a frame."""
         self.graphs += [graph.op_count for graph in frame.graphs]
         self.breaks += frame.breaks
         if frame.recompile_reason is not None:
@@ -45,17 +46,13 @@ class Captured:
 
     def text(self) -> str:
         """The lines of a lock file."""
-        lines = [_counted(len(self.graphs), "graph"), _counted(len(self.breaks), "break")]
-        lines.append(_counted(len(self.recompiles), "recompilation"))
-        lines += [f"graph {i}: {_counted(n, 'operator')}" for i, n in enumerate(self.graphs)]
+        lines = [many(len(self.graphs), "graph"), many(len(self.breaks), "break")]
+        lines.append(many(len(self.recompiles), "recompilation"))
+        lines += [f"graph {i}: {many(n, 'operator')}" for i, n in enumerate(self.graphs)]
         lines += [f"break {i}: {_line_of(record)}" for i, record in enumerate(self.breaks)]
         lines += [f"symbolic: {name}" for name in dict.fromkeys(self.dynamic)]
         lines += [f"not captured: {text}" for text in self.skipped]
         return "\n".join(lines) + "\n"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + "s" * (number != 1)
 
 
 def _line_of(record: BreakRecord) -> str:
@@ -93,12 +90,11 @@ def capture_of(
 
     with config.patch(cache=False):
         compiled = compile(fn, backend=noting, dynamic=dynamic, isolate_recompiles=True)
-        stop = log.listen(captured.add)
-        try:
+        with log.recording() as frames:
             for arguments in (args, *then):
                 compiled(*arguments, **(kwargs or {}))
-        finally:
-            stop()
+    for frame in frames:
+        captured.add(frame)
     return captured
 
 
@@ -120,8 +116,8 @@ def assert_captured(
     wanted = (graphs, breaks, recompiles)
     if any(w is not None and w != f for w, f in zip(wanted, found, strict=True)):
         names = ("graph", "break", "recompilation")
-        told = [_counted(f, name) for f, name in zip(found, names, strict=True)]
-        expected = [_counted(w, name) for w, name in zip(wanted, names, strict=True) if w is not None]
+        told = [many(f, name) for f, name in zip(found, names, strict=True)]
+        expected = [many(w, name) for w, name in zip(wanted, names, strict=True) if w is not None]
         lines = [f"captured in {', '.join(told)}; expected {', '.join(expected)}"]
         lines += map(str, captured.breaks)
         lines += [f"recompiled because {reason}" for reason in captured.recompiles]

@@ -1,14 +1,19 @@
-"""Races in a process of their own: what crashes, hangs or eats the memory there costs the program nothing.
+"""Races in a process of their own, where a candidate may crash, hang or eat the memory at no cost to the program.
 
-Input: a graph and its inputs, names of candidates. Output: an `Outcome`.
-Invariant: nothing of the program is changed: the other process has copies; it ends when it is done, when its
-time is up, or with this process.
+Input: a graph and its inputs, names of candidates. Output: a `Choice`, as that of `race.Race`. The other process is
+`python -m dynamo_lite.tune.apart FILE REQUEST`; it writes lines of JSON to standard output: one before each candidate, so that the reader
+knows which candidate brought it down, and one with the choice. Output of backends goes to its standard error.
+Invariant: nothing of the program is changed: the other process has copies; it ends when it is done, when its time is up, or with this
+process.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
+import importlib
 import json
+import operator
 import os
 import pathlib
 import signal
@@ -19,89 +24,109 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from torch._guards import TracingContext, detect_fake_mode, tracing
 
 from dynamo_lite.backends.registry import lookup_backend
-from dynamo_lite.exc import first_line
+from dynamo_lite.exc import InvalidBackend, first_line
 
 from . import portable
-from .inputs import Inputs
-from .race import Dropped, Outcome
+from .race import CompilerFn, Dropped, Race
+from .results import Choice
+from .verify import Inputs
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 START_SECONDS = 120.0
-"""What a process may take until it begins: imports."""
+"""The time limit for the start of a process: imports."""
 GRACE_SECONDS = 60.0
-"""What it may take besides the seconds of the race: a candidate that is compiling when the time is up."""
+"""The time limit besides the seconds of the race: a candidate may be compiling when these are up."""
+
+Importable = tuple[str, str]
+"""Module and qualified name of a backend's function."""
 
 
-class Job:
-    """A graph and copies of its inputs as they are now, in a file that lives as long as this object.
+class RaceApart:
+    """A race over the graph that `write` puts into a file, which exists as long as this object. Raises `CannotCarry`."""
 
-    Raises `CannotCarry` and `CannotCopy`.
-    """
-
-    def __init__(self, gm: GraphModule, examples: Sequence[Any], training: bool) -> None:
+    def __init__(self, write: Callable[[IO[bytes]], object]) -> None:
         handle, path = tempfile.mkstemp(prefix="dynamo_lite-race-")
         self.path = pathlib.Path(path)
         self.close = weakref.finalize(self, self.path.unlink, missing_ok=True)
-        job = portable.PortableGraph(gm, Inputs(examples).fresh(), training, portable.settings())
         try:
             with os.fdopen(handle, "wb") as file:
-                portable.dump(job, file)
+                write(file)
         except (OSError, RuntimeError) as error:  # torch says RuntimeError where the disk is full
             raise portable.CannotCarry(f"{self.path} can't be written: {first_line(error)}") from error
 
+    @classmethod
+    def of(cls, gm: GraphModule, examples: Sequence[Any], training: bool) -> RaceApart:
+        """The race over a graph, on copies of its inputs as they are now. Raises `CannotCarry` and `CannotCopy`."""
+        job = portable.PortableGraph(gm, Inputs(examples).fresh(), training, portable.settings())
+        return cls(functools.partial(portable.dump, job))
 
-def race_apart(path: os.PathLike[str], names: Sequence[str], seconds: float) -> Outcome:
-    """Race in a process of its own, and again without whoever has brought it down, as long as there are candidates.
+    def run(self, names: Sequence[str], seconds: float) -> Choice:
+        """Race, and again without the candidate that brought the process down, as long as there are candidates. Raises `CannotCarry`."""
+        fallen: dict[str, str] = {}
+        candidates = {name: importable(name) for name in names if name != "eager"}
+        while True:
+            last, choice, ending = self._run(candidates, seconds)
+            if choice is not None:
+                break
+            if last is None:
+                raise portable.CannotCarry(f"the race {ending}")
+            fallen[last] = ending
+            del candidates[last]
+            if not candidates:
+                choice = Choice("eager", 1.0, [("eager", None, "chosen")])
+                break
+        measured = [*choice.measured, *((name, None, ending) for name, ending in fallen.items())]
+        return choice._replace(measured=measured, dropped={**choice.dropped, **fallen})
 
-    `path` is the file of a job. Raises `CannotCarry`.
-    """
-    fallen: list[tuple[str, float | None, str | None, str]] = []
-    candidates = {name: importable(name) for name in names if name != "eager"}
-    while True:
-        last, outcome, how = _run(path, candidates, seconds)
-        if outcome is not None:
-            if "problem" in outcome:
-                raise portable.CannotCarry(outcome["problem"])
-            runners = [tuple(row) for row in outcome["runners"]]
-            return Outcome(outcome["winner"], outcome["eager"], runners + fallen)
-        if last is None:
-            raise portable.CannotCarry(f"the race {how}")
-        fallen.append((last, None, how, how))
-        del candidates[last]
-        if not candidates:
-            return Outcome("eager", 0.0, [("eager", None, None, "chosen"), *fallen])
+    def _run(
+        self, candidates: Mapping[str, Importable | None], seconds: float
+    ) -> tuple[str | None, Choice | None, str]:
+        """The last candidate that was begun, the choice, and the way in which the process ended if there is none."""
+        last, choice, expired = None, None, threading.Event()
+        with (
+            tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
+            _started(self.path, json.dumps([candidates, seconds]), errors) as process,
+        ):
 
+            def expire() -> None:
+                expired.set()
+                process.kill()
 
-class Trials:
-    """Lets candidates that may bring a process down run in one of their own first."""
+            def end_after(seconds: float) -> threading.Timer:
+                timer = threading.Timer(seconds, expire)
+                timer.daemon = True
+                timer.start()
+                return timer
 
-    def __init__(self, gm: GraphModule, examples: Sequence[Any], training: bool, seconds: float) -> None:
-        self.given = gm, examples, training
-        self.seconds = seconds
-        self.job: Job | None = None
-
-    def before(self, name: str, compiler: Callable[..., Any]) -> Callable[..., Any]:
-        """`compiler`, which raises `Dropped` if `name` failed there, or was beyond doubt slower than eager execution."""
-
-        def compile(gm: GraphModule, examples: list[Any]) -> Callable[..., Any]:
+            timer = end_after(START_SECONDS)
             try:
-                self.job = self.job or Job(*self.given)
-                problem = race_apart(self.job.path, [name], self.seconds).problem_of(name)
-            except portable.CannotCarry as reason:
-                problem = f"can't be tried in a process of its own: {reason}"
-            if problem is not None:
-                raise Dropped(problem)
-            return compiler(gm, examples)
+                for line in process.stdout:  # type: ignore[union-attr]
+                    with suppress(ValueError):  # half a line of a process that was killed
+                        told = json.loads(line)
+                        if last is None:
+                            timer.cancel()
+                            timer = end_after(seconds + GRACE_SECONDS)
+                        if "problem" in told:
+                            raise portable.CannotCarry(told["problem"])
+                        last = told.get("candidate", last)
+                        choice = Choice.of_json(told["choice"]) if "choice" in told else choice
+                status = process.wait()
+            finally:
+                timer.cancel()
+                process.kill()
+            errors.seek(0)
+            said = errors.read().strip().rpartition("\n")[2]
+        return last, choice, _ending(status, expired.is_set(), said)
 
-        return compile
 
-
-def importable(backend: str | Callable[..., Any]) -> tuple[str, str] | None:
+def importable(backend: str | Callable[..., Any]) -> Importable | None:
     """Module and name of a backend's function, if another process can import it."""
     compiler = lookup_backend(backend)
     module, path = getattr(compiler, "__module__", None), getattr(compiler, "__qualname__", None)
@@ -111,46 +136,12 @@ def importable(backend: str | Callable[..., Any]) -> tuple[str, str] | None:
     return (module, path) if found is compiler and module != "__main__" else None  # type: ignore[return-value]
 
 
-def _run(
-    path: os.PathLike[str], candidates: Mapping[str, Any], seconds: float
-) -> tuple[str | None, dict[str, Any] | None, str]:
-    """The last candidate that was begun, the outcome, and how the process ended if it has none."""
-    last, outcome, expired = None, None, threading.Event()
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
-        _started(path, json.dumps([candidates, seconds]), errors) as process,
-    ):
-
-        def end_after(seconds: float) -> threading.Timer:
-            timer = threading.Timer(seconds, lambda: (expired.set(), process.kill()))
-            timer.daemon = True
-            timer.start()
-            return timer
-
-        timer = end_after(START_SECONDS)
-        try:
-            for line in process.stdout:  # type: ignore[union-attr]
-                with suppress(ValueError):  # half a line of a process that was killed
-                    told = json.loads(line)
-                    if last is None:
-                        timer.cancel()
-                        timer = end_after(seconds + GRACE_SECONDS)
-                    last, outcome = told.get("candidate", last), told if "candidate" not in told else outcome
-            status = process.wait()
-        finally:
-            timer.cancel()
-            process.kill()
-        errors.seek(0)
-        said = errors.read().strip().rpartition("\n")[2]
-    return last, outcome, _ending(status, expired.is_set(), said)
-
-
 _running: weakref.WeakSet[subprocess.Popen[str]] = weakref.WeakSet()
 
 
-def _started(path: os.PathLike[str], request: str, errors: Any) -> subprocess.Popen[str]:
+def _started(path: os.PathLike[str], request: str, errors: IO[str]) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", f"{__package__}.worker", os.fspath(path), request],
+        [sys.executable, "-P", "-m", __spec__.name, os.fspath(path), request],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=errors,
@@ -173,3 +164,48 @@ def _ending(status: int, expired: bool, said: str) -> str:
     if status < 0:
         return f"crashed: {signal.Signals(-status).name}"
     return f"ended its process with status {status}" + (f": {said[:200]}" if said else "")
+
+
+# In the other process.
+
+
+def main(path: str, request: str) -> int:
+    """Run the race of a file. The status is 0 also if no candidate has won."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as told:
+        os.dup2(2, 1)
+        candidates, seconds = json.loads(request)
+
+        def tell(**line: object) -> None:
+            print(json.dumps(line), file=told, flush=True)
+
+        try:
+            with open(path, "rb") as file:
+                job = portable.load(file)
+        except portable.CannotCarry as reason:
+            tell(problem=str(reason))
+            return 0
+        portable.apply(job.settings)
+        fakes = [node.meta["example_value"] for node in job.gm.graph.find_nodes(op="placeholder")]
+        compilers = {name: functools.partial(_compile, tell, name, where) for name, where in candidates.items()}
+        with tracing(TracingContext(detect_fake_mode(fakes))):
+            tell(choice=Race(job.gm, job.examples, job.training).run(compilers, seconds))
+    return 0
+
+
+def _compile(
+    tell: Callable[..., None], name: str, where: Importable | None, gm: GraphModule, examples: list[Any]
+) -> Callable[..., Any]:
+    """Compile with the backend of that name or, if only the program has registered it, with the function that its module has."""
+    tell(candidate=name)
+    try:
+        compiler: CompilerFn = lookup_backend(name)
+    except InvalidBackend:
+        if where is None:
+            raise Dropped("known to this program only, so it can't be tried in a process of its own") from None
+        module, path = where
+        compiler = operator.attrgetter(path)(importlib.import_module(module))
+    return compiler(gm, examples)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,17 +1,20 @@
-"""The backend `autotune`: each graph goes to the backend that runs it fastest, and right.
+"""The backend `autotune`: each graph goes to the fastest of the backends with right results.
 
 Input: a graph as `backends.registry` describes it. Output: the callable of the chosen backend. The choice is that of an earlier race over
-an equal graph (`results`), else a race is run now (`race`). The graph's record says what was chosen and why.
+an equal graph (`results`), else a race is run: now (`race`), or behind the program (`switching`). The graph's record holds the choice.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import re
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,16 +27,13 @@ from dynamo_lite.exc import first_line
 from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.warm_cache.store import directory
 
-from . import progress
-from .apart import Trials
-from .background import Background
-from .inputs import CannotCopy
+from .apart import RaceApart
 from .key import graph_key
 from .portable import CannotCarry
-from .race import Outcome, binds, race
+from .race import CompilerFn, Dropped, Race, binds
 from .results import Choice, Store
-from .shadow import watched
-from .verify import wants_gradients
+from .switching import Background, shadowed
+from .verify import CannotCopy, wants_gradients
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 OPTIONS = ("background", "budget", "candidates", "shadow", "store")
 DEFAULT_BUDGET = 20.0
 UNRACED = "inductor"
-"""What takes a graph whose inputs can't be copied, so that there is no race."""
+"""The backend for a graph whose inputs can't be copied, so that there is no race."""
 
 
 def autotune(
@@ -72,16 +72,16 @@ class Tuning:
         self.names = list(options.get("candidates") or default_candidates(examples, self.training))
         self.seconds = seconds_of(options.get("budget"))
         self.every = every_of(options.get("shadow"))
-        self.behind = bool(options.get("background"))
+        self.in_background = bool(options.get("background"))
         self.store = store_at(options.get("store"))
         self.key = graph_key(gm, examples, self.training)
 
     def compiled(self) -> Callable[..., Any]:
-        """The callable that the program calls."""
+        """The callable for the program."""
         known = self.store.get(self.key)
         if known is not None and known.backend in ("eager", *self.names):
             try:
-                return self._with(known, lookup_backend(known.backend)(self.gm, self.examples))
+                return self._running(known, lookup_backend(known.backend)(self.gm, self.examples))
             except Exception as error:
                 warnings.warn(
                     f"backend {known.backend!r}, chosen earlier, fails now and is left: {first_line(error)}",
@@ -89,82 +89,103 @@ class Tuning:
                 )
                 self.store.forget(self.key)
         try:
-            return self._in_background() if self.behind else self._race()
+            return self._race_behind() if self.in_background else self._race()
         except CannotCopy as reason:
             name = UNRACED if UNRACED in self.names else "eager"
             self._note(Choice(name, 1.0, [(name, None, f"no race: {reason}")]))
             return lookup_backend(name)(self.gm, self.examples)
 
     def _race(self) -> Callable[..., Any]:
-        trials = Trials(self.gm, self.examples, self.training, self.seconds)
-        compilers = {}
-        for name in self.names:
-            if name != "eager":
-                needs = requirements_of(name)
-                compiler = lookup_backend(name)
-                compilers[name] = trials.before(name, compiler) if needs and needs.isolate else compiler
-        with progress.shown(f"dynamo_lite: racing {len(compilers)} backends for {self._graph()}") as tell:
-            result = race(self.gm, self.examples, compilers, seconds=self.seconds, training=self.training, tell=tell)
-        choice = choice_of(result.outcome())
-        self.store.put(self.key, choice)
-        compiled = result.winner.compiled
+        compilers = {name: self._compiler(name) for name in self.names if name != "eager"}
+        with _progress(f"dynamo_lite: racing {len(compilers)} backends for {self._graph()}") as tell:
+            race = Race(self.gm, self.examples, self.training, tell)
+            choice = race.run(compilers, self.seconds)
+        self._decide(choice)
+        compiled = race.compiled
         if choice.backend != "eager" and binds(lookup_backend(choice.backend)):
             compiled = lookup_backend(choice.backend)(self.gm, self.examples)
-        return self._with(choice, compiled)
+        return self._running(choice, compiled)
 
-    def _in_background(self) -> Callable[..., Any]:
+    def _compiler(self, name: str) -> CompilerFn:
+        """The backend of that name. One that may bring the process down runs in a process of its own first; it raises `Dropped` here if it
+        failed there, or was beyond doubt slower than eager execution."""
+        compiler = lookup_backend(name)
+        needs = requirements_of(name)
+        if not needs or not needs.isolate:
+            return compiler
+
+        def compile(gm: GraphModule, examples: list[Any]) -> Callable[..., Any]:
+            try:
+                problem = self._apart.run([name], self.seconds).problem_of(name)
+            except CannotCarry as reason:
+                problem = f"can't be tried in a process of its own: {reason}"
+            if problem is not None:
+                raise Dropped(problem)
+            return compiler(gm, examples)
+
+        return compile
+
+    @functools.cached_property
+    def _apart(self) -> RaceApart:
+        return RaceApart.of(self.gm, self.examples, self.training)
+
+    def _race_behind(self) -> Callable[..., Any]:
         """Eager execution, with the winner from some later call on."""
-        self._note(Choice("eager", 1.0, [("eager", None, "the race is in the background")]))
-
-        def finished(result: Outcome | str) -> None:
-            if isinstance(result, str):
-                self._note(Choice("eager", 1.0, [("eager", None, result)]))
-                return
-            choice = choice_of(result)
-            self.store.put(self.key, choice)
-            self._note(choice)
-            progress.say(
-                f"dynamo_lite: {choice.backend} is chosen for {self._graph()}: {choice.speedup:.2f}x eager execution"
-            )
-
+        self._note(_eager("the race is in the background"))
         try:
-            return Background(
-                self.gm, self.examples, self.names, self.seconds, self.training, finished, self._shadowed
-            ).call
+            background = Background(self.gm, self.examples, self.training, self._finished, self._checked)
         except CannotCarry as reason:
-            finished(f"no race in the background: {reason}")
+            self._finished(f"no race in the background: {reason}")
             return self.gm.forward
+        return background.start(self.names, self.seconds)
 
-    def _with(self, choice: Choice, compiled: Any) -> Callable[..., Any]:
+    def _finished(self, result: Choice | str) -> None:
+        if isinstance(result, str):
+            self._note(_eager(result))
+            return
+        self._decide(result)
+        if _is_terminal():
+            text = f"{result.backend} is chosen for {self._graph()}: {result.speedup:.2f}x eager execution"
+            print(f"dynamo_lite: {text}", file=sys.stderr, flush=True)
+
+    def _running(self, choice: Choice, compiled: Callable[..., Any]) -> Callable[..., Any]:
         self._note(choice)
-        return self._shadowed(choice.backend, compiled)
+        return self._checked(choice.backend, compiled)
 
-    def _shadowed(self, name: str, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    def _checked(self, name: str, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """The callable of a backend, which is compared with eager execution from time to time if the user wants that."""
         if not self.every or name == "eager":
             return compiled
 
         def demote(reason: str) -> None:
             known = self.store.get(self.key)
             measured = [row for row in known.measured if row[0] != name] if known is not None else []
-            choice = Choice("eager", 1.0, [*measured, (name, None, f"quarantined: {reason}")])
-            self.store.put(self.key, choice)
-            self._note(choice)
+            self._decide(Choice("eager", 1.0, [*measured, (name, None, f"quarantined: {reason}")]))
             warnings.warn(
                 f"backend {name!r} is left for {self._graph()}, which runs eagerly from now on: {reason}", stacklevel=2
             )
 
-        return watched(self.gm, compiled, self.every, demote)
+        return shadowed(self.gm, compiled, self.every, demote)
 
     def _graph(self) -> str:
-        """How messages name the graph."""
+        """The graph's name in messages."""
         record = self.gm.meta.get(GRAPH_RECORD)
         return f"graph {record.id if record is not None else '?'} ({place_of(self.gm)})"
+
+    def _decide(self, choice: Choice) -> None:
+        """Store a choice for later graphs and processes."""
+        self.store.put(self.key, choice)
+        self._note(choice)
 
     def _note(self, choice: Choice) -> None:
         record = self.gm.meta.get(GRAPH_RECORD)
         if record is not None:
             record.backend = choice.backend
             record.race = choice.measured
+
+
+def _eager(text: str) -> Choice:
+    return Choice("eager", 1.0, [("eager", None, text)])
 
 
 def place_of(gm: GraphModule) -> str:
@@ -178,8 +199,11 @@ def place_of(gm: GraphModule) -> str:
     return "no line known"
 
 
+# Options.
+
+
 def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """Check what the user gave to `compile`. Raises RuntimeError, and InvalidBackend for a candidate that nobody knows."""
+    """Check the arguments that the user gave to `compile`. Raises RuntimeError, and InvalidBackend for an unknown candidate."""
     options = options or {}
     if mode is not None:
         raise RuntimeError(f"mode={mode!r} is for one backend; backend='autotune' tries the modes itself")
@@ -221,11 +245,11 @@ def default_candidates(example_inputs: Iterable[Any], training: bool) -> list[st
     return candidates(devices, training)
 
 
-@cache
+@functools.cache
 def store_at(path: str | os.PathLike[str] | bool | None) -> Store:
-    """The store at a path; None: the user's, False: none."""
-    where = None if path is False else default_path() if path in (None, True) else path
-    store = Store(where)  # type: ignore[arg-type]
+    """The store at a path; None or True: the user's, False: none."""
+    default = pathlib.Path(config.tune_store).expanduser() if config.tune_store else directory() / "tune.sqlite3"
+    store = Store(None if path is False else default if path in (None, True) else path)  # type: ignore[arg-type]
     _stores.append(store)
     return store
 
@@ -240,20 +264,23 @@ def reset() -> None:
 
 
 autotune.reset = reset  # type: ignore[attr-defined]
-
-
-def default_path() -> pathlib.Path:
-    """`config.tune_store`, else a file in the directory of the cache."""
-    return pathlib.Path(config.tune_store).expanduser() if config.tune_store else directory() / "tune.sqlite3"
-
-
-def choice_of(outcome: Outcome) -> Choice:
-    """The choice to which a race has led."""
-    seconds = {name: median for name, median, _, _ in outcome.runners}
-    speedup = outcome.eager / seconds[outcome.winner] if seconds.get(outcome.winner) else 1.0
-    measured = [(name, None if s is None else round(s * 1e6, 3), text) for name, s, _, text in outcome.runners]
-    return Choice(outcome.winner, speedup, measured)
-
-
-autotune.validate = validate
+autotune.validate = validate  # type: ignore[attr-defined]
 setattr(autotune, FLOATS, "items")
+
+# Progress, for a person at a terminal.
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[str], None]]:
+    """A line that stays as long as the block runs, where the package rich is installed; the yielded function changes its end."""
+    if not _is_terminal() or find_spec("rich") is None:
+        yield lambda text: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(title) as status:
+        yield lambda text: status.update(f"{title}: {text}")

@@ -1,4 +1,4 @@
-"""How the elements of a tensor are distributed, in two numbers, and others of the same distribution.
+"""The distribution of a tensor's elements, in two numbers, and other elements of the same distribution.
 
 Input: a dense tensor. Output: a `Distribution`, which fills tensors of that dtype.
 Invariant: elements that are not finite count for nothing, so that others of the same distribution are finite.
@@ -21,7 +21,7 @@ class Distribution(NamedTuple):
 
     @classmethod
     def of(cls, value: torch.Tensor) -> Distribution:
-        """That of a tensor's elements."""
+        """The distribution of a tensor's elements."""
         with torch.no_grad():
             if not _has_fraction(value.dtype):
                 return cls(int(value.min()), int(value.max())) if value.numel() else cls(0, 0)
@@ -30,7 +30,7 @@ class Distribution(NamedTuple):
             return cls(float(wide.mean()), float(wide.std(correction=0))) if wide.numel() else cls(0.0, 1.0)
 
     def fill(self, value: torch.Tensor, generator: torch.Generator | None = None) -> None:
-        """Give a tensor such elements, drawn on the CPU."""
+        """Fill a tensor with elements of the distribution, drawn on the CPU."""
         if _has_fraction(value.dtype):
             parts = torch.view_as_real(value) if value.is_complex() else value
             parts.copy_(torch.randn(parts.shape, generator=generator) * self.second + self.first)

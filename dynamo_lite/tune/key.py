@@ -1,6 +1,6 @@
 """The name of a graph in the store: equal for graphs, inputs and machines for which the same backend is the fastest.
 
-Input: a graph, its real inputs. Output: a hexadecimal digest. What enters: operators and how they are connected (not the names of nodes),
+Input: a graph, its real inputs. Output: a hexadecimal digest of: operators and how they are connected (not the names of nodes),
 constants, subgraphs; per input its dtype, device, layout, sizes (symbolic ones to the next power of two) and whether gradients are wanted;
 name of the device and number of threads; versions of what compiles.
 """
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from dynamo_lite import __version__
+from dynamo_lite.backends.artifact import processor
 from dynamo_lite.graph.serialized import versions
 
 
@@ -32,16 +33,7 @@ def graph_key(gm: torch.fx.GraphModule, examples: Sequence[Any], training: bool)
 @cache
 def _environment() -> tuple[str, ...]:
     python = ".".join(map(str, sys.version_info[:2]))
-    return (__version__, python, platform.machine(), _processor(), repr(sorted(versions().items())))
-
-
-def _processor() -> str:
-    """The processor's model, as far as the system tells."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            return next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "")
-    except OSError:
-        return platform.processor()
+    return (__version__, python, platform.machine(), processor(), repr(sorted(versions().items())))
 
 
 def _input(value: Any) -> str:

@@ -1,41 +1,41 @@
 """Tuning apart from the program: graphs are collected while it runs, and raced later.
 
-Input: a program that is run with the backend of `collector`; later the store. Output: choices in the store, which
+Input: a program that is run with a `Collector` as its backend; later the store. Output: choices in the store, which
 `backend="autotune"` takes without a race. Large inputs are not kept but made again, with values of the same distribution.
 """
 
 from __future__ import annotations
 
+import functools
 import io
-import os
-import tempfile
+import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import portable
-from .apart import race_apart
-from .autotune import choice_of, default_candidates, place_of, seconds_of, store_at
-from .inputs import CannotCopy, Inputs
+from .apart import RaceApart
+from .autotune import default_candidates, place_of, seconds_of, store_at
 from .key import graph_key
 from .results import Choice
-from .verify import wants_gradients
+from .verify import CannotCopy, Inputs, wants_gradients
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 
 class Collector:
-    """A backend that runs graphs eagerly and keeps them in the store; `kept`, `known` and `refused` (reasons) tell what came by."""
+    """A backend that runs graphs eagerly and keeps them in the store. It counts the graphs that it has `kept` or that were `known`, and
+    lists the reasons of those that it has `refused`."""
 
-    def __init__(self, store: os.PathLike[str] | None = None) -> None:
-        self.store = store_at(store)
+    def __init__(self) -> None:
+        self.store = store_at(None)
         self.kept = self.known = 0
         self.refused: list[str] = []
 
     def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         training = wants_gradients(example_inputs)
         key = graph_key(gm, example_inputs, training)
-        if self.store.get(key) is not None or self.store.has_graph(key):
+        if self.store.get(key) is not None or self.store.job(key) is not None:
             self.known += 1
             return gm.forward
         file = io.BytesIO()
@@ -60,31 +60,21 @@ class Tuned(NamedTuple):
     problem: str = ""
 
 
-def tune(
-    store: os.PathLike[str] | None = None, *, budget: str | float | None = None, candidates: list[str] | None = None
-) -> Iterator[Tuned]:
+def tune(budget: str | float | None = None, candidates: list[str] | None = None) -> Iterator[Tuned]:
     """Race all graphs that were collected and have no choice yet, each in a process of its own."""
-    kept = store_at(store)
-    for key, (place, operators) in kept.collected().items():
-        data = kept.job(key)
-        if data is None or kept.get(key) is not None:
+    store = store_at(None)
+    for key, (place, operators) in store.collected().items():
+        data = store.job(key)
+        if data is None or store.get(key) is not None:
             continue
         try:
-            outcome = _race(data, seconds_of(budget), candidates)
+            job = portable.load(io.BytesIO(data))
+            names = candidates or default_candidates(job.examples, job.training)
+            race = RaceApart(functools.partial(shutil.copyfileobj, io.BytesIO(data)))
+            choice = race.run(names, seconds_of(budget))
+            race.close()
         except portable.CannotCarry as reason:
             yield Tuned(place, operators, None, str(reason))
             continue
-        choice = choice_of(outcome)
-        kept.put(key, choice)
+        store.put(key, choice)
         yield Tuned(place, operators, choice)
-
-
-def _race(data: bytes, seconds: float, candidates: list[str] | None) -> Any:
-    job = portable.load(io.BytesIO(data))
-    names = candidates or default_candidates(job.examples, job.training)
-    with tempfile.NamedTemporaryFile(prefix="dynamo_lite-race-", delete=False) as file:
-        file.write(data)
-    try:
-        return race_apart(file.name, names, seconds)
-    finally:
-        os.unlink(file.name)

@@ -2,13 +2,13 @@
 
 Input: a graph as `backends.registry` describes it, its inputs. Output: a file, and in the other process a `PortableGraph`.
 Invariant: the graph that is read has the nodes and names of the one that was written, so that torch's compilers find in their caches in one
-process what they have compiled in another; inputs that share memory do so again. What the inputs are is plain data and tensors; the
-graph is a pickle, so only files of one's own are to be read.
+process what they have compiled in another; inputs that share memory do so again. Inputs are plain data and tensors; the graph is a
+pickle, so only files of one's own are to be read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -27,7 +27,7 @@ from .distribution import Distribution
 
 
 class CannotCarry(Exception):
-    """The graph has something that another process can't have; the message names it."""
+    """Another process can't have this graph; the message names the reason."""
 
 
 @dataclass
@@ -50,14 +50,14 @@ def dump(job: PortableGraph, file: IO[bytes], *, values: bool = True) -> None:
     except Exception as error:  # whatever the reducers of the program's own objects raise
         raise CannotCarry(f"the graph can't be pickled: {error}") from error
     about = (graph, symbols, fakes, job.training, dict(job.settings))
-    torch.save((about, job.examples if values else described(job.examples)), file)
+    torch.save((about, *(([], job.examples) if values else described(job.examples))), file)
 
 
 def load(file: IO[bytes]) -> PortableGraph:
     """The other side of `dump`. Raises `CannotCarry` if the graph needs something that only the program has."""
     # Before there is a fake mode: `torch.load` makes meta tensors where a tracing context has one.
-    (graph, symbols, fakes, training, settings), examples = torch.load(file, weights_only=True)
-    examples = made(examples)
+    (graph, symbols, fakes, training, settings), memories, examples = torch.load(file, weights_only=True)
+    examples = made(memories, examples)
     with without_compiler:
         mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
         known = {name: _symbol(mode.shape_env, name, *about) for name, about in symbols.items()}
@@ -157,82 +157,67 @@ def _fake(mode: FakeTensorMode, about: Any, real: Any, known: Mapping[str, sympy
     return fake.requires_grad_(real.requires_grad)
 
 
-# Inputs of which only the kind is kept: sizes, and the distribution of the values.
+# Inputs that are described by their sizes and the distribution of their values.
 
 LARGE_BYTES = 1 << 16
-_DESCRIBED = "dynamo_lite described"
 
 
-def described(examples: Sequence[Any]) -> list[Any]:
-    """Plain data in place of tensors in large memory. What shares memory will do so again."""
+def described(examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Descriptions of the large memories of some inputs, and the inputs with plain data in place of tensors in these memories."""
     numbers: dict[int, int] = {}
+    memories: list[Any] = []
     found: list[Any] = []
     for value in examples:
-        if not isinstance(value, torch.Tensor) or value.untyped_storage().nbytes() <= LARGE_BYTES:
-            found.append(value)
-            continue
-        storage = value.untyped_storage()
-        number = numbers.setdefault(storage._cdata, len(numbers))
-        place = (value.storage_offset(), list(value.shape), list(value.stride()))
-        kind = (isinstance(value, torch.nn.Parameter), value.requires_grad)
-        found.append(
-            (
-                _DESCRIBED,
-                number,
-                storage.nbytes(),
-                str(value.device),
-                value.dtype,
-                tuple(Distribution.of(value)),
-                place,
-                kind,
-            )
-        )
-    return found
+        if isinstance(value, torch.Tensor) and value.untyped_storage().nbytes() > LARGE_BYTES:
+            storage = value.untyped_storage()
+            if storage._cdata not in numbers:
+                numbers[storage._cdata] = len(memories)
+                memories.append((storage.nbytes(), value.dtype, str(value.device), tuple(Distribution.of(value))))
+            place = (value.storage_offset(), tuple(value.shape), value.stride())
+            is_parameter = isinstance(value, torch.nn.Parameter)
+            value = (numbers[storage._cdata], value.dtype, place, is_parameter, value.requires_grad)
+        found.append(value)
+    return memories, found
 
 
-def made(examples: Sequence[Any]) -> list[Any]:
+def made(memories: Sequence[Any], examples: Sequence[Any]) -> list[Any]:
     """The inputs again; those that were described have other values of the same distribution."""
-    storages: dict[int, torch.UntypedStorage] = {}
-    return [_made(value, storages) if type(value) is tuple else value for value in examples]
-
-
-def _made(about: tuple[Any, ...], storages: dict[int, torch.UntypedStorage]) -> torch.Tensor:
-    _, number, size, device, dtype, values, (offset, sizes, strides), (is_parameter, requires_grad) = about
-    if number not in storages:
+    storages = []
+    for size, dtype, device, distribution in memories:
         flat = torch.empty(size // dtype.itemsize, dtype=dtype, device=device)
-        Distribution(*values).fill(flat)
-        storages[number] = flat.untyped_storage()
-    value = torch.empty(0, dtype=dtype, device=device).set_(storages[number], offset, sizes, strides)
-    return torch.nn.Parameter(value, requires_grad) if is_parameter else value.requires_grad_(requires_grad)
+        Distribution(*distribution).fill(flat)
+        storages.append(flat.untyped_storage())
+
+    def make(number: int, dtype: torch.dtype, place: Any, is_parameter: bool, requires_grad: bool) -> torch.Tensor:
+        value = torch.empty(0, dtype=dtype, device=storages[number].device).set_(storages[number], *place)
+        return torch.nn.Parameter(value, requires_grad) if is_parameter else value.requires_grad_(requires_grad)
+
+    return [make(*value) if type(value) is tuple else value for value in examples]
 
 
-# What a graph's results depend on besides its inputs.
+# The state of torch, of this thread and of the process on which a graph's results depend.
+
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "gradients": (torch.is_grad_enabled, torch.set_grad_enabled),
+    "threads": (torch.get_num_threads, torch.set_num_threads),
+    "dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+}
+_AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
 def settings() -> dict[str, Any]:
-    """The state of torch, of this thread and of the process, that the program has chosen."""
-    found: dict[str, Any] = {
-        "gradients": torch.is_grad_enabled(),
-        "threads": torch.get_num_threads(),
-        "dtype": str(torch.get_default_dtype()).partition(".")[2],
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "precision": torch.get_float32_matmul_precision(),
-        "autocast": {
-            device: str(torch.get_autocast_dtype(device)).partition(".")[2]
-            for device in ("cpu", "cuda")
-            if torch.is_autocast_enabled(device)
-        },
-    }
+    """The settings that the program has chosen."""
+    found = {name: read() for name, (read, _) in _SETTINGS.items()}
+    found["autocast"] = {d: torch.get_autocast_dtype(d) for d in _AUTOCAST_DEVICES if torch.is_autocast_enabled(d)}
     return found
 
 
 def apply(found: Mapping[str, Any]) -> None:
-    """Have this process, which has nothing else to do, run under such settings."""
-    torch.set_grad_enabled(found["gradients"])
-    torch.set_num_threads(found["threads"])
-    torch.set_default_dtype(getattr(torch, found["dtype"]))
-    torch.use_deterministic_algorithms(found["deterministic"])
-    torch.set_float32_matmul_precision(found["precision"])
+    """Give these settings to this process, which has nothing else to do."""
+    for name, (_, write) in _SETTINGS.items():
+        write(found[name])
     for device, dtype in found["autocast"].items():
         torch.set_autocast_enabled(device, True)
-        torch.set_autocast_dtype(device, getattr(torch, dtype))
+        torch.set_autocast_dtype(device, dtype)

@@ -1,7 +1,7 @@
-"""What earlier races have shown, kept in a file for all processes of a user.
+"""Results of races, and the file that keeps them for all processes of a user.
 
-Input: the key of a graph. Output: the choice made for it. A file that can't be read or written costs one warning; from then on the process
-remembers for itself. Invariant: an entry is whole or not there (SQLite's transactions; a killed process leaves none half done).
+Input: the key of a graph. Output: its `Choice`. A file that can't be read or written costs one warning; from then on choices are kept in
+this process. Invariant: an entry is whole or not there (SQLite's transactions; a killed process leaves none half done).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import sqlite3
 import threading
 import time
 import warnings
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 SCHEMA = """
@@ -26,12 +28,25 @@ BUSY_SECONDS = 15.0
 
 
 class Choice(NamedTuple):
-    """The winner of a race; `measured` holds (candidate, microseconds or None, what happened) of all."""
+    """The result of a race, in plain data: the winner, its speedup over eager execution, and of all candidates, fastest first, (name,
+    microseconds or None, text for people). `dropped`: candidates that dropped out → the reason; it is not stored."""
 
     backend: str
     speedup: float
     measured: list[tuple[str, float | None, str]]
     created: float = 0.0
+    dropped: Mapping[str, str] = MappingProxyType({})
+
+    @classmethod
+    def of_json(cls, fields: Sequence[Any]) -> Choice:
+        """The choice again, of the values that JSON has for it. Raises TypeError and ValueError for others."""
+        backend, speedup, measured, *others = fields
+        return cls(backend, speedup, [(name, time, text) for name, time, text in measured], *others)
+
+    def problem_of(self, name: str) -> str | None:
+        """Why a candidate is out of the race, or None."""
+        known = any(name == other for other, _, _ in self.measured)
+        return self.dropped.get(name) if known else "not tried"
 
 
 class Store:
@@ -55,13 +70,12 @@ class Store:
         if key in self.forgotten:
             return None
         self.met.add(key)
-        rows = self._execute("SELECT backend, speedup, measured, created FROM choices WHERE key = ?", (key,))
-        for backend, speedup, measured, created in rows or ():
-            try:
-                return Choice(backend, speedup, [(n, t, s) for n, t, s in json.loads(measured)], created)
-            except (TypeError, ValueError) as error:
-                self._give_up(error)
-        return self.known.get(key)
+        try:
+            stored = self._choices("WHERE key = ?", key)
+        except (TypeError, ValueError) as error:
+            self._give_up(error)
+            stored = None
+        return (stored or self.known).get(key)
 
     def put(self, key: str, choice: Choice) -> None:
         """Remember a choice, in place of an earlier one."""
@@ -87,25 +101,24 @@ class Store:
         if self._execute("INSERT OR REPLACE INTO graphs VALUES (?, ?, ?, ?)", (key, place, operators, job)) is None:
             raise OSError(f"graphs can't be collected in {self.path}")
 
-    def has_graph(self, key: str) -> bool:
-        """Whether a graph has been collected."""
-        return bool(self._execute("SELECT 1 FROM graphs WHERE key = ?", (key,)))
-
     def collected(self) -> dict[str, tuple[str, int]]:
         """Key → place in the program and number of operators, of all graphs that were collected."""
         return {k: (place, n) for k, place, n in self._execute("SELECT key, place, operators FROM graphs") or ()}
 
     def job(self, key: str) -> bytes | None:
-        """The bytes of a collected graph."""
+        """The bytes of a collected graph, or None."""
         rows = self._execute("SELECT job FROM graphs WHERE key = ?", (key,))
         return rows[0][0] if rows else None
 
     def all(self) -> dict[str, Choice]:
         """Every choice, newest last."""
-        rows = self._execute("SELECT key, backend, speedup, measured, created FROM choices ORDER BY created")
-        if rows is None:
-            return dict(self.known)
-        return {k: Choice(b, s, [(n, t, x) for n, t, x in json.loads(m)], c) for k, b, s, m, c in rows}
+        stored = self._choices("ORDER BY created")
+        return dict(self.known) if stored is None else stored
+
+    def _choices(self, condition: str, *parameters: str) -> dict[str, Choice] | None:
+        """Key → choice of the rows, or None where there is no file (any more)."""
+        rows = self._execute(f"SELECT key, backend, speedup, measured, created FROM choices {condition}", parameters)
+        return None if rows is None else {k: Choice.of_json((b, s, json.loads(m), c)) for k, b, s, m, c in rows}
 
     def _execute(self, statement: str, parameters: tuple[Any, ...] = ()) -> list[Any] | None:
         """The rows, or None where there is no file (any more)."""

@@ -1,31 +1,101 @@
-"""Is what a backend computes what eager execution computes?
+"""Verification of a compiled graph against eager execution.
 
-Input: a graph, copies of its inputs. Output: None, or what differs. Compared: outputs, gradients where the graph is trained, and the inputs
-that the graph writes to; on the real inputs and on others of the same distribution.
-`backends.difference` says what is equal.
+Input: a graph's callable, its real inputs: tensors, and numbers for symbolic sizes. Output: None, or the first difference. Compared are
+outputs, gradients where the graph is trained, and the inputs that the graph writes to, on the real inputs and on others of the same
+distribution; `backends.difference` says which values count as equal.
+Invariant: graphs run on copies. Tensors that share memory do so in the copies; a copy of a leaf is a leaf.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from dynamo_lite.backends.difference import problem
-
-from .inputs import Inputs
+from dynamo_lite.backends.tensor_copies import copy_of, memory_of
 
 SEED = 20220
 
 
+class CannotCopy(Exception):
+    """An input is of a kind that has no faithful copy; the message names it."""
+
+
+class Inputs:
+    """The inputs of one graph. Memory that the graph does not write to (`settle`) is copied once and shared by all lists.
+
+    Raises `CannotCopy`.
+    """
+
+    def __init__(self, examples: Sequence[Any]) -> None:
+        for i, value in enumerate(examples):
+            _check(i, value)
+        self.examples = list(examples)
+        self.kept: dict[int, torch.UntypedStorage] = {}
+
+    def fresh(self) -> list[Any]:
+        """A new list of inputs, with copies of its own of the tensors that the graph writes to."""
+        copies = dict(self.kept)
+        return [copy_of(value, copies) for value in self.examples]
+
+    def shuffled(self, generator: torch.Generator) -> list[Any]:
+        """A new list with the elements of floating-point inputs in another order: other values of the same distribution. Parameters, and
+        tensors that share memory, keep their values."""
+        owners = Counter(memory_of(v) for v in self.examples if isinstance(v, torch.Tensor))
+        copies: dict[int, torch.UntypedStorage] = {}
+        values = [copy_of(value, copies) for value in self.examples]
+        for value, example in zip(values, self.examples, strict=True):
+            if (
+                isinstance(value, torch.Tensor)
+                and not isinstance(example, torch.nn.Parameter)
+                and (value.is_floating_point() or value.is_complex())
+                and owners[memory_of(example)] == 1
+            ):
+                order = torch.randperm(value.numel(), generator=generator).to(value.device)
+                value.detach().copy_(value.detach().reshape(-1)[order].reshape(value.shape))
+        return values
+
+    def settle(self, used: Sequence[Any]) -> None:
+        """Take a list on which the graph has run: memory that it has not changed needs no further copies."""
+        for example, value in zip(self.examples, used, strict=True):
+            if isinstance(example, torch.Tensor):
+                before, after = example.untyped_storage(), value.untyped_storage()
+                if before.size() == after.size() and torch.equal(_bytes(before), _bytes(after)):
+                    self.kept[memory_of(example)] = after
+
+
+def _check(i: int, value: object) -> None:
+    if not isinstance(value, torch.Tensor):
+        return
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+    if not plain or value.is_quantized or value.device.type == "meta" or value.is_neg() or value.is_conj():
+        kind = type(value).__name__ if value.layout is torch.strided else str(value.layout)
+        raise CannotCopy(f"input {i} is no plain dense tensor ({kind})")
+
+
+def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+
+
 def wants_gradients(inputs: Iterable[Any]) -> bool:
-    """Whether the graph is trained: gradients are recorded, and an input wants some."""
+    """Whether the graph is trained: gradients are recorded, and an input requires them."""
     return torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in inputs)
 
 
+@contextmanager
+def undisturbed(examples: Sequence[Any]) -> Iterator[None]:
+    """Put the random state back at the end: the only global state that verification changes."""
+    devices = {v.device.index for v in examples if isinstance(v, torch.Tensor) and v.device.type == "cuda"}
+    with torch.random.fork_rng(devices=sorted(devices)):
+        yield
+
+
 class Expected:
-    """The outcome of eager execution, which is `eager`, on some sets of inputs: the real ones, with `others` one more."""
+    """The outcome of eager execution on the real inputs and, with `others`, on one more list of inputs."""
 
     def __init__(self, eager: Callable[..., Any], inputs: Inputs, training: bool, *, others: bool = True) -> None:
         self.inputs = inputs
@@ -44,11 +114,11 @@ class Expected:
 
         try:
             self.cases.append((make, self.observe(eager, make())))
-        except Exception:  # the program's own operators refuse such values; the real inputs have to do
+        except Exception:  # the program's own operators refuse these values; the real inputs have to do
             return
 
     def run(self, fn: Callable[..., Any], values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Outputs, and gradients of the inputs that want some."""
+        """The outputs, and the gradients of the inputs that require them."""
         if not self.training:
             with torch.no_grad():
                 return fn(*values), ()
@@ -61,13 +131,13 @@ class Expected:
             return outputs, torch.autograd.grad(ends, wanted, [torch.ones_like(e) for e in ends], allow_unused=True)
 
     def observe(self, fn: Callable[..., Any], values: list[Any], seed: int = SEED) -> list[Any]:
-        """All that can be seen of one call, detached."""
+        """The observable outcome of one call: outputs, gradients and inputs, detached."""
         torch.manual_seed(seed)
         outputs, gradients = self.run(fn, values)
         return [v.detach() if isinstance(v, torch.Tensor) else v for v in (*outputs, *gradients, *values)]
 
     def problem_of(self, fn: Callable[..., Any]) -> str | None:
-        """How a backend's callable differs from eager execution. Random graphs: only in what is no matter of chance."""
+        """The difference between a backend's callable and eager execution; for graphs with random operators, in shapes and dtypes only."""
         for make, expected in self.cases:
             found = problem(expected, self.observe(fn, make()), values_count=not self.is_random)
             if found is not None:

@@ -169,6 +169,20 @@ def driver():
 
 
 @NEEDS_TORCH
+@pytest.mark.parametrize("decorator", ["@torch.compile", "@torch.compile(fullgraph=True)", "@torch.compile()"])
+def test_a_decorator_with_options_compiles_as_one_without(decorator):
+    source = f"import torch\n{decorator}\ndef f(x):\n    print(x)\ndef driver():\n    print(f(1))\n"
+    assert found(source) == [(4, "f", "call-print")]
+
+
+@NEEDS_TORCH
+def test_a_method_of_an_object_that_may_be_a_tensor_is_no_tensor():
+    """`mode` is a name that only tensors have; the comparison is not with a tensor."""
+    source = "import torch\ndef f(self):\n    if self.mode != 'tanh':\n        return 1\n    return 2\n"
+    assert found(source) == []
+
+
+@NEEDS_TORCH
 def test_tensors():
     source = """
 import torch

@@ -145,7 +145,7 @@ def test_the_page():
     dynamo_lite.reset()  # the texts are kept
     page = page_of(coverage)
     ((place,),) = [f.places for f in page.functions]
-    assert (place.name, place.state, place.breaks, place.recompiles) == ("fn", "broken", 2, 2)
+    assert (place.name, place.state, len(place.breaks), len(place.recompiles)) == ("fn", "broken", 2, 2)
     marks = {line.text.strip(): (line.state, line.operators, line.breaks) for line in place.source.lines}
     assert marks["x = helper(x) + 1"] == ("captured", 6, [])
     assert marks["if x.sum() < 0:  # <i>"] == ("broken", 4, ["DL001"])
@@ -154,7 +154,7 @@ def test_the_page():
     (call,) = place.calls
     assert (call.source.name, call.operators, call.state, call.calls) == ("helper", 4, "captured", [])
     assert call.line == fn.__code__.co_firstlineno + 1
-    assert "torch.sin" in place.graphs[0].code or ".sin()" in place.graphs[0].code
+    assert "sin" in place.versions[0].graphs[0].code
     assert "def first_failure" in place.versions[0].guards
     (recompiled, _) = page.recompiles
     assert [difference[:3] for difference in recompiled.differences] == [("x", "shape (3)", "shape (4)")]
@@ -186,7 +186,7 @@ def test_what_runs_eagerly_and_what_raced():
     page = page_of(Coverage([FunctionCoverage("F", calls=1, frames=frames)]))
     captured, eager = page.functions[0].places
     assert (captured.state, eager.state) == ("captured", "eager")
-    bars = [(bar.name, bar.percent, bar.is_chosen) for bar in captured.graphs[0].bars]
+    bars = [(bar.name, bar.percent, bar.is_chosen) for bar in captured.versions[0].graphs[0].bars]
     assert bars == [("inductor", 25.0, True), ("eager", 100.0, False), ("broken", 0.0, False)]
     text = html_report.render(Coverage([FunctionCoverage("F", calls=1, frames=frames)]))
     checked(text)

@@ -13,8 +13,8 @@ import torch
 import dynamo_lite
 from dynamo_lite.backends import registry
 from dynamo_lite.record import log
-from dynamo_lite.tune import apart, background
-from dynamo_lite.tune.apart import Job, race_apart
+from dynamo_lite.tune import apart, switching
+from dynamo_lite.tune.apart import RaceApart
 from dynamo_lite.tune.portable import CannotCarry
 from dynamo_lite.tune.results import Store
 from tests.helpers import processes
@@ -48,11 +48,11 @@ def told():
 
 
 def captured(fn, *inputs, dynamic=False):
-    """The graph of a function, as backends get it, while they get it."""
+    """A race over the graph of a function, made where a backend gets the graph."""
     found = []
 
     def backend(gm, examples):
-        found.append(Job(gm, examples, False))
+        found.append(RaceApart.of(gm, examples, False))
         return gm.forward
 
     dynamo_lite.compile(fn, backend=backend, dynamic=dynamic)(*inputs)
@@ -60,20 +60,20 @@ def captured(fn, *inputs, dynamic=False):
 
 
 def test_backends_that_end_the_process_drop_out_and_the_others_race(tmp_path):
-    job = captured(steps, torch.randn(5))
-    outcome = race_apart(job.path, ["crashing", "fast", "leaving"], 20)
-    assert outcome.winner == "fast"
-    assert outcome.problem_of("crashing") == "crashed: SIGSEGV"
-    assert outcome.problem_of("leaving") == "ended its process with status 3"
-    assert outcome.problem_of("fast") is None and outcome.eager > 0
+    race = captured(steps, torch.randn(5))
+    choice = race.run(["crashing", "fast", "leaving"], 20)
+    assert choice.backend == "fast"
+    assert choice.problem_of("crashing") == "crashed: SIGSEGV"
+    assert choice.problem_of("leaving") == "ended its process with status 3"
+    assert choice.problem_of("fast") is None and choice.speedup > 1
 
 
 def test_gradients_are_recorded_there_as_here(tmp_path):
     with torch.no_grad():
-        job = captured(steps, torch.randn(5))
-    assert race_apart(job.path, ["inferring"], 20).winner == "inferring"
-    job = captured(steps, torch.randn(5))
-    assert race_apart(job.path, ["inferring"], 20).problem_of("inferring") == "failed: NotImplementedError: gradients"
+        race = captured(steps, torch.randn(5))
+    assert race.run(["inferring"], 20).backend == "inferring"
+    race = captured(steps, torch.randn(5))
+    assert race.run(["inferring"], 20).problem_of("inferring") == "failed: NotImplementedError: gradients"
 
 
 def test_heavy_candidates_are_tried_before_the_race(tmp_path):
@@ -87,8 +87,8 @@ def test_heavy_candidates_are_tried_before_the_race(tmp_path):
 
 def test_what_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(apart, "GRACE_SECONDS", 1.0)
-    job = captured(steps, torch.randn(5))
-    assert race_apart(job.path, ["hanging"], 1.0).problem_of("hanging") == "hung: its time was up"
+    race = captured(steps, torch.randn(5))
+    assert race.run(["hanging"], 1.0).problem_of("hanging") == "hung: its time was up"
 
 
 def test_what_only_this_program_knows_cannot_be_carried():
@@ -97,9 +97,9 @@ def test_what_only_this_program_knows_cannot_be_carried():
         return x + 1
 
     only_here.register_fake(lambda x: torch.empty_like(x))
-    job = captured(lambda x: only_here(x) * 2, torch.randn(3))
+    race = captured(lambda x: only_here(x) * 2, torch.randn(3))
     with pytest.raises(CannotCarry, match="can't be made again.*only_here"):
-        race_apart(job.path, ["aot_eager"], 5)
+        race.run(["aot_eager"], 5)
 
 
 def test_symbolic_sizes_shared_memory_and_bodies_are_carried():
@@ -109,11 +109,11 @@ def test_symbolic_sizes_shared_memory_and_bodies_are_carried():
         z = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
         return z.reshape(-1, x.shape[0]) * y.sum() + x.shape[0]
 
-    job = captured(fn, base, base[1:], dynamic=True)
-    outcome = race_apart(job.path, ["aot_eager"], 20)
-    assert outcome.problem_of("aot_eager") in (None, "slower")
-    path = job.path
-    del job
+    race = captured(fn, base, base[1:], dynamic=True)
+    choice = race.run(["aot_eager"], 20)
+    assert choice.problem_of("aot_eager") in (None, "slower")
+    path = race.path
+    del race
     assert not path.exists()
 
 
@@ -155,7 +155,10 @@ class TestBackground:
         torch.testing.assert_close(fn(x), steps(x))
 
     def test_what_cannot_be_carried_runs_eagerly(self, monkeypatch):
-        monkeypatch.setattr(background, "Job", lambda *args: (_ for _ in ()).throw(CannotCarry("too heavy")))
+        def refuse(*args):
+            raise CannotCarry("too heavy")
+
+        monkeypatch.setattr(RaceApart, "of", refuse)
         fn = tuned(False, "fast", background=True)
         assert fn(torch.zeros(2)).tolist() == [300.0, 300.0]
         assert told() == {"eager": "no race in the background: too heavy"}
@@ -177,7 +180,7 @@ class TestBackground:
 def _alive():
     import gc
 
-    return [o for o in gc.get_objects() if type(o) is background.Background]
+    return [o for o in gc.get_objects() if type(o) is switching.Background]
 
 
 class TestShadow:

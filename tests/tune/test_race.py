@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from dynamo_lite.backends.difference import problem
-from dynamo_lite.tune.inputs import CannotCopy, Inputs
-from dynamo_lite.tune.race import MIN_ROUNDS, is_faster, race
-from dynamo_lite.tune.verify import Expected
+from dynamo_lite.tune.race import MIN_ROUNDS, Race, is_faster
+from dynamo_lite.tune.verify import CannotCopy, Expected, Inputs
 
 
 def graph(fn):
@@ -136,24 +135,25 @@ class TestRace:
             "broken": lambda gm, examples: 1 / 0,
         }
         state, before = torch.get_rng_state(), x.clone()
-        result = race(graph(body), [x], candidates, seconds=60, training=False)
-        outs = {r.name: r.out for r in result.runners}
-        assert result.winner.name == "good"
-        assert outs["good"] is None and outs["wrong"].startswith("wrong: ")
-        assert outs["broken"] == "failed: ZeroDivisionError: division by zero"
-        assert outs["slow"] == "slower"
+        race = Race(graph(body), [x], training=False)
+        choice = race.run(candidates, seconds=60)
+        assert choice.backend == "good" and race.compiled(x)[0].tolist() == (x + 200).tolist()
+        assert choice.problem_of("good") is None and choice.problem_of("wrong").startswith("wrong: ")
+        assert choice.problem_of("broken") == "failed: ZeroDivisionError: division by zero"
+        assert choice.problem_of("slow") == "slower" and choice.problem_of("other") == "not tried"
         assert torch.equal(state, torch.get_rng_state()) and torch.equal(x, before)
-        assert result.table()[0][0] == "good" and "chosen" in result.table()[0][1]
+        name, microseconds, text = choice.measured[0]
+        assert name == "good" and microseconds > 0 and text.endswith(" s, chosen")
 
     def test_eager_stays_where_nothing_is_faster_beyond_doubt(self):
-        result = race(graph(lambda x: (x + 1,)), [torch.ones(3)], {"slow": slowed(0.005)}, seconds=60, training=False)
-        assert result.winner.name == "eager"
+        race = Race(graph(lambda x: (x + 1,)), [torch.ones(3)], training=False)
+        assert race.run({"slow": slowed(0.005)}, seconds=60).backend == "eager"
 
     def test_what_comes_too_late_is_not_tried(self):
         candidates = {"slow": slowed(0.05), "late": slowed(0)}
-        result = race(graph(lambda x: (x + 1,)), [torch.ones(3)], candidates, seconds=0.04, training=False)
-        assert result.winner.name == "eager"
-        assert result.runners[2].out.startswith("not tried: the 0.04 s")
+        choice = Race(graph(lambda x: (x + 1,)), [torch.ones(3)], training=False).run(candidates, seconds=0.04)
+        assert choice.backend == "eager"
+        assert choice.problem_of("late").startswith("not tried: the 0.04 s")
 
     def test_differences_count_by_pairs(self):
         noise = [1.0, 3.0, 2.0, 5.0, 1.5, 4.0, 2.5, 1.0]
