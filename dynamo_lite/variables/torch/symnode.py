@@ -226,8 +226,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     try:
         result = evaluate(function, *[_host(o) for o in operands])
     except (ZeroDivisionError, OverflowError, ValueError) as error:
-        for vt in trackers:
-            specialized(vt)
+        for operand in operands:
+            tx.tr.graph.symbols.decide.value(operand)
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
