@@ -188,6 +188,7 @@ VARYING = {
     "int zero": "k - k0",
     "float": "f + 3.0",
     "int and float": "k - 1.5",
+    "float zero": "k * 1.0 - k0",
     "bool": "k > k0 - 1",
 }
 FIXED = "0 0.0 -0.0 False True 3 -1 -1.5 float('inf') 2+1j 'a' '%d' b'x' None [1] (1,2)".split()
@@ -225,8 +226,8 @@ chr(3 - k); [1, 2, 3][k]; range(1, 9, 3 - k)[0]; len(range(1, 9, 3 - k)); [1, 2,
 """
 CONVERSIONS = """
 bytes(f); bytearray(f); list(f); tuple(k); set(f); dict(k); complex('1', f); chr(f); hex(f); range(f); range(k, f); [1, 2][f:]; [1, 2][::f]
-int.from_bytes(f, 'big'); int.from_bytes(b'a', k); '%x' % f; '%c' % f; '%*d' % (k, 3); f'{f:d}'; f'{f:x}'; f'{k:.2f}'; format(k, f); str(f, 'utf8')
-int(f, 10); int('12', k + 3); int('12', f); int(f'{k}'); int(f'{f}'); float(f'{f}'); complex(f'{k}j'); float([f]); 'a' * f
+int.from_bytes(f, 'big'); int.from_bytes(b'a', k); '%x' % f; '%c' % f; '%*d' % (k, 3); f'{f:d}'; f'{f:x}'; f'{k:.2f}'; format(k, f)
+str(f, 'utf8'); int(f, 10); int('12', k + 3); int('12', f); int(f'{k}'); int(f'{f}'); float(f'{f}'); complex(f'{k}j'); float([f]); 'a' * f
 'a'.center(f); 'a'.ljust(k + 3); slice(k, f).indices(9)
 """
 

@@ -464,8 +464,8 @@ def new_bool(tx: Frame, cls: VariableTracker, x: VariableTracker | None = None, 
 def _convert(
     tx: Frame, cls: type, args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    """`cls(*args, **kwargs)` by the real constructor, None if an argument can't be given to it. Text that is not known yet is asked for, and
-    of several numbers those that vary become constants."""
+    """`cls(*args, **kwargs)` by the real constructor, None if an argument can't be given to it. Text that is not known yet is asked
+    for, and of several numbers those that vary become constants."""
     is_alone = len(args) + len(kwargs) == 1
     args = tuple(_known(v, is_alone) for v in args)
     kwargs = {name: _known(v, is_alone) for name, v in kwargs.items()}
