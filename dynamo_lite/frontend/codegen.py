@@ -31,9 +31,11 @@ from dynamo_lite.isa.lift import LOCALS_ARE_SHARED, NULL_FIRST
 from dynamo_lite.isa.resume import is_resumed, resume_code
 from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.objects.module import is_module_level
+from dynamo_lite.variables.objects.traceback_object import hold_frames
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
+from .finalizers import held_at_break
 from .graph_break import BreakEmitter, FrameState, is_constant_value, is_null, operand_count
 from .locks import Taking, release
 
@@ -468,6 +470,8 @@ class Codegen:
     def finish_break(self, frames: list[Frame]) -> CodeType:
         """Code for a trace that stopped before the current instruction of the innermost frame; `frames` is outermost first."""
         self.has_break = True
+        if self.tr.frame_objects:
+            hold_frames(frames, self._escaping(held_at_break(self.tr)))
         for frame in frames:
             if not can_be_cut(frame.lifted, frame.cur, frame.snapshot is not None and LOCALS_ARE_SHARED):
                 frame.needs_real_frame("frame-introspection", "a graph break in a function that looks at its own frame")

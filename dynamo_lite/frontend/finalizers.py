@@ -22,7 +22,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.lift import lift
-from dynamo_lite.isa.resume import PASSED, waiting_frames
+from dynamo_lite.isa.resume import HOLDER, PASSED, waiting_frames
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_lazy, real_object
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES
@@ -120,16 +120,23 @@ def is_held_by_garbage(tr: Trace, result: object) -> bool:
     if result is not None:
         roots.append(result)
     else:
-        roots += _held_at_break(tr)
+        roots += held_at_break(tr)
     held = {
         id(vt) for vt in _reachable(_holders([*roots, *tr.mutations], {id(made) for made in tr.new_classes.values()}))
     }
+    held.update(_held_by_frames(tr, result))
     mortal = [(vt, value) for vt, value in _owned(tr) if id(vt) in held and not _is_harmless(value)]
     if not all(ends_silently(value) for _, value in mortal):
         return True
     for vt, _ in mortal:
         tr.guard(vt.source, ir.PYTHON, ends_silently)
     return False
+
+
+def _held_by_frames(tr: Trace, result: object) -> set[int]:
+    """The ids of what is in the variables of frames that have ended and may be in tracebacks that were made before they were resumed."""
+    ended = tr.ended_frames if result is None else [*tr.ended_frames, tr.root_frame]
+    return {id(vt) for frame in ended if HOLDER in frame.lifted.local_names for vt in _reachable(list(frame.held()))}
 
 
 def _owned(tr: Trace) -> Iterator[tuple[VariableTracker, Any]]:
@@ -158,7 +165,7 @@ def owned_cells(function: types.FunctionType) -> list[int]:
     return [i for i, name in enumerate(function.__code__.co_freevars) if name.endswith(PASSED)]
 
 
-def _held_at_break(tr: Trace) -> list[Any]:
+def held_at_break(tr: Trace) -> list[Any]:
     """The objects in the variables and on the stacks of the frames that go on after a break, and the exceptions that are handled, with
     their tracebacks. Not all of these are built: objects that nothing reads any more, such as classes, may hold something."""
     found = [] if tr.handled is None else [tr.handled]

@@ -16,7 +16,7 @@ from dynamo_lite.isa.canon import Instr, Op
 from dynamo_lite.isa.emit import GENERATOR_FLAGS
 from dynamo_lite.isa.flow import live_slots
 from dynamo_lite.isa.lift import NULL_FIRST
-from dynamo_lite.isa.resume import CannotResume, resume_freevars
+from dynamo_lite.isa.resume import HOLDER, CannotResume, resume_freevars
 from dynamo_lite.isa.typeobject import read_field
 from dynamo_lite.variables.protocol.base import is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
@@ -129,6 +129,8 @@ class FrameState:
             and not is_cell[slot]
             and (id(vt) in seen or vt.__dict__.get("source") is not None or is_constant_value(vt) or vt.holds_weakly)
         }
+        shown = frame.tr.frame_objects.get(id(frame))
+        self.holder = shown.holder if shown is not None else None
         self.cells = [frame.locals[frame.lifted.local_names.index(name)] for name in resume_freevars(frame.code)]
 
     def values(self) -> list[Any]:
@@ -136,7 +138,8 @@ class FrameState:
         on_stack = [v.exc if type(v) is ExcInfo else v for v in self.stack if not is_null(v)]
         live = self.kept.union(*(live_slots(self.frame.lifted, i) for i in self._successors()))
         locals_ = [self.frame.locals[s] for s in live if self.frame.locals[s] is not None]
-        return [*on_stack, *locals_, *(c for c in self.cells if c is not None)]
+        others = [*self.cells, self.holder]
+        return [*on_stack, *locals_, *(vt for vt in others if vt is not None)]
 
     def _successors(self) -> list[int]:
         lifted = self.frame.lifted
@@ -158,7 +161,10 @@ class FrameState:
         """(name, tracker) of the bound plain locals that are live before one of these instructions, or kept."""
         frame = self.frame
         slots = sorted(self.kept.union(*(live_slots(frame.lifted, i) for i in indices)))
-        return [(frame.lifted.local_names[s], frame.locals[s]) for s in slots if frame.locals[s] is not None]
+        live = [(frame.lifted.local_names[s], frame.locals[s]) for s in slots if frame.locals[s] is not None]
+        if self.holder is not None:
+            live = [(name, vt) for name, vt in live if name != HOLDER] + [(HOLDER, self.holder)]
+        return live
 
 
 class BreakEmitter:

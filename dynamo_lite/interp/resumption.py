@@ -3,7 +3,7 @@
 Input: `call_moved(function, arguments)` and `raise_again(exception)` of `_eval_frame`, met in the code of a continuation.
 Output: the call of the function in a direct frame; the exception.
 Invariant: both are met only there, so the list of arguments is nobody else's and its emptying need not be replayed. So is
-`own_variables(shown, names)`, which gets what `locals()` has shown.
+`own_variables(shown, names)`, which gets what `locals()` has shown, and `hold_frame(holder)`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite._eval_frame import begins_generated, call_moved, raise_again
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.canon import Op
-from dynamo_lite.isa.resume import own_variables
+from dynamo_lite.isa.resume import hold_frame, own_variables
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.function import BuiltinVariable
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
@@ -57,6 +57,12 @@ def raises_again(frame: Frame) -> bool:
 
 def _begins_otherwise(traceback: object) -> bool:
     return not begins_generated(traceback)
+
+
+@builtin(hold_frame)
+def builtin_hold_frame(tx: Frame, holder: VariableTracker) -> VariableTracker:
+    """The traced frame has no object; what the frame holds in tracebacks is up to `finalizers`, and to the next resume function."""
+    return holder
 
 
 @builtin(own_variables)

@@ -15,6 +15,7 @@ Parameters, positional, in this order:
   plain value (a 3.12+ inlined comprehension whose variable has the name of an outer cell) the name of the cell can be
   passed too. A caller in C holds the arguments of a Python function until it returns; only continuations own theirs (`csrc/move.h`), so
   the prologue takes values out of their parameters (`load_fast_and_clear`);
+- `HOLDER`, if it is among these names, is no variable of the original: see `FrameHolder`;
 - mode "raise": `__exc`; mode "call": `__inner`, `__inner_args` (a list, which is emptied).
 
 Closure: the cells of `resume_freevars(code)`; the caller makes the function with the frame's actual cells. (In a slot
@@ -29,7 +30,7 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import CO_GENERATOR
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
@@ -48,6 +49,9 @@ def is_own_name(name: str) -> bool:
     """Whether a variable of a continuation is none of the original."""
     return name.startswith(PREFIXES) or name.endswith(PASSED)
 
+
+HOLDER = "__exc_frame"
+"""Name of the parameter for a `FrameHolder`."""
 
 _MODES = ("value", "raise", "call")
 _NEEDED = emit.CO_OPTIMIZED | emit.CO_NEWLOCALS
@@ -84,6 +88,45 @@ def frame_stub(code: CodeType) -> CodeType:
         co_cellvars=(),
         co_qualname=original_name(code.co_qualname),
     )
+
+
+class FrameHolder:
+    """Keeps the frame of a function that was cut by a graph break for the tracebacks in which stand-ins are its entries.
+
+    In CPython an entry of a traceback holds the frame with all its variables, those bound later too. The entries of an exception that
+    captured code has raised have stand-ins for frames (`frame_stub`). Each refers to the holder of its frame by its `f_trace`, which
+    nothing reads there, and which `frame.clear()` drops. The frame itself refers to the holder weakly: with the last of the entries
+    the holder goes, and with it the frame.
+    """
+
+    __slots__ = ("__weakref__", "frame")
+
+    def __init__(self) -> None:
+        self.frame: FrameType | None = None
+
+
+class FrameHolderReference:
+    """A weak reference to a `FrameHolder`."""
+
+    __slots__ = ("reference",)
+
+    def __init__(self, holder: FrameHolder) -> None:
+        self.reference = weakref.ref(holder)
+
+
+def hold_frame(holder: FrameHolder | FrameHolderReference) -> FrameHolderReference:
+    """A continuation says that it is the frame now; its reference to the holder."""
+    known = holder if type(holder) is FrameHolderReference else FrameHolderReference(holder)
+    held = known.reference()
+    if held is not None:
+        held.frame = sys._getframe(1)
+    return known
+
+
+def holder_of(reference: FrameHolderReference | None) -> FrameHolder:
+    """The holder that a frame has, as long as there is a traceback for it; a new one otherwise."""
+    known = reference.reference() if reference is not None else None
+    return known if known is not None else FrameHolder()
 
 
 def original_name(qualname: str) -> str:
@@ -291,6 +334,12 @@ class _Resume:
         return names + [self._restore_local(name) for name in self.passed]
 
     def _restore_local(self, name: str) -> str:
+        if name == HOLDER:
+            self.asm.push_callable(lambda: self.asm.load_const(hold_frame))
+            self.asm.load_fast_and_clear(HOLDER)
+            self.asm.call(1)
+            self.asm.store_fast(HOLDER)
+            return HOLDER
         kind = CellVar if name in self.code.co_cellvars else FreeVar
         if name in self.body_locals() or (kind is FreeVar and name not in self.freevars):
             return name

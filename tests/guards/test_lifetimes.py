@@ -1,7 +1,9 @@
 """What guards and compiled code keep alive, and what a program can see of that with weak references."""
 
 import gc
+import traceback
 import weakref
+from typing import ClassVar
 
 import pytest
 
@@ -213,3 +215,124 @@ def test_a_call_that_does_not_fit_leaves_no_garbage():
         assert reference() is None
     finally:
         gc.enable()
+
+
+class Finalized:
+    """Tells when it dies."""
+
+    dead: ClassVar[list[object]] = []
+
+    def __init__(self, name):
+        self.name = name
+
+    def __del__(self):
+        Finalized.dead.append(self.name)
+
+
+def leaves_by_finally(kept):
+    try:
+        {}["k"]
+    finally:
+        o = Finalized(1)  # noqa: F841
+
+
+def raises_again_after_two_breaks(kept):
+    try:
+        {}["k"]
+    except KeyError:
+        one = Finalized(1)
+        two = Finalized(2)  # noqa: F841
+        del one
+        Finalized.dead.append("deleted")
+        raise
+
+
+def leaves_through_two_frames(kept):
+    o = Finalized(1)  # noqa: F841
+    try:
+        leaves_by_finally(kept)
+    finally:
+        p = Finalized(2)  # noqa: F841
+
+
+def leaves_in_a_cell(kept):
+    try:
+        {}["k"]
+    finally:
+        o = Finalized(1)
+        kept.append(len([lambda: o]))
+
+
+def keeps_the_exception(kept):
+    try:
+        {}["k"]
+    except KeyError as error:
+        kept.append(error)
+    o = Finalized(1)  # noqa: F841
+    return 1
+
+
+def keeps_two_exceptions(kept):
+    for i in range(2):
+        try:
+            {}["k"]
+        except KeyError as error:
+            kept.append(error)
+            o = Finalized(i)  # noqa: F841
+    return 1
+
+
+def drops_the_exception(kept):
+    try:
+        {}["k"]
+    except KeyError:
+        o = Finalized(1)
+    Finalized.dead.append("dropped")
+    o = None  # noqa: F841
+    return 1
+
+
+def moments_of_death(function, clears):
+    """What dies while the function runs, as long as its exceptions live, and when these, or the variables in their tracebacks, go; the
+    lines of the tracebacks."""
+    kept, moments, lines = [], [], []
+    dead = Finalized.dead = []
+    try:
+        function(kept)
+    except KeyError as error:
+        kept.append(error.with_traceback(error.__traceback__.tb_next))
+    moments.append(list(dead))
+    for error in kept:
+        if isinstance(error, KeyError):
+            lines += traceback.format_tb(error.__traceback__)
+            if clears:
+                traceback.clear_frames(error.__traceback__)
+    moments.append(list(dead))
+    error = None
+    kept.clear()
+    moments.append(list(dead))
+    return moments, lines
+
+
+@pytest.mark.parametrize("clears", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [
+        leaves_by_finally,
+        raises_again_after_two_breaks,
+        leaves_through_two_frames,
+        leaves_in_a_cell,
+        keeps_the_exception,
+        keeps_two_exceptions,
+        drops_the_exception,
+    ],
+)
+def test_a_traceback_keeps_what_its_frame_binds_after_a_graph_break(function, clears):
+    compiled = wrapped(function)
+    gc.disable()
+    try:
+        expected = moments_of_death(function, clears)
+        assert [moments_of_death(compiled, clears) for _ in range(3)] == [expected] * 3
+    finally:
+        gc.enable()
+    assert expected[0][-1]

@@ -1,6 +1,7 @@
 """Numbers that are symbolic from the second value on: results and errors are those of ints. Needs no torch."""
 
 import functools
+import math
 import operator
 
 import pytest
@@ -187,6 +188,7 @@ VARYING = {
     "int zero": "k - k0",
     "float": "f + 3.0",
     "int and float": "k - 1.5",
+    "float zero": "k * 1.0 - k0",
     "bool": "k > k0 - 1",
 }
 FIXED = "0 0.0 -0.0 False True 3 -1 -1.5 float('inf') 2+1j 'a' '%d' b'x' None [1] (1,2)".split()
@@ -212,3 +214,42 @@ def test_errors_say_what_those_of_cpython_say(name):
             compiled = wrapped(function)
             for numbers in [(1, 1.5, 1), (2, 2.5, 2), (5, 7.5, 5), (-3, -2.5, -3)]:
                 assert repr(compiled(*numbers)) == repr(function(*numbers)), (one, other, numbers)
+
+
+RAISING_LATER = """
+1e300 ** k; k ** 1e300; 2.5 ** (k * 300); 0 ** (2 - k); (k - 1) ** -1; f ** (k * 300); f ** 0.5; (2 - f) ** 0.5; (10 ** k) ** 1e2
+math.exp(k * 300.0); math.exp(k * k0 * 300); math.pow(10.0, k * 100); math.cosh(k * 300); math.sqrt(3 - k); math.log(3.0 - k)
+math.acos(k - 1); math.factorial(3 - k); math.fmod(k, 3 - k); int(k * 1e308); math.trunc(k * 1e308); math.floor(f * 1e308); round(f * 1e308)
+float(10 ** (k * 100)); 10 ** (k * 100) * 1.0; 10 ** (k * 100) / 3; 1 << (3 - k); k >> (3 - k); k % (3 - k); f / (3 - k); divmod(f, 3 - k)
+chr(3 - k); [1, 2, 3][k]; range(1, 9, 3 - k)[0]; len(range(1, 9, 3 - k)); [1, 2, 3][::3 - k]; pow(3, k, 3 - k); k.to_bytes(1, 'big')
+(k * 100).to_bytes(1, 'big'); bytes(3 - k); bytes([k * 100])
+"""
+CONVERSIONS = """
+bytes(f); bytearray(f); list(f); tuple(k); set(f); dict(k); complex('1', f); chr(f); hex(f); range(f); range(k, f); [1, 2][f:]; [1, 2][::f]
+int.from_bytes(f, 'big'); int.from_bytes(b'a', k); '%x' % f; '%c' % f; '%*d' % (k, 3); f'{f:d}'; f'{f:x}'; f'{k:.2f}'; format(k, f)
+str(f, 'utf8'); int(f, 10); int('12', k + 3); int('12', f); int(f'{k}'); int(f'{f}'); float(f'{f}'); complex(f'{k}j'); float([f]); 'a' * f
+'a'.center(f); 'a'.ljust(k + 3); slice(k, f).indices(9)
+"""
+
+
+def one_operation(text):
+    """A function of numbers that vary, that catches what an operation on them raises."""
+    lines = [
+        f"def f(k, f, k0):\n    try: found = {text}",
+        "    except Exception as error: found = type(error), error.args",
+    ]
+    namespace = {"math": math}
+    exec("\n".join([*lines, "    return found"]), namespace)
+    return namespace["f"]
+
+
+@pytest.mark.parametrize("text", f"{RAISING_LATER.strip()};{CONVERSIONS.strip()}".replace("\n", ";").split(";"))
+def test_an_operation_that_raises_at_a_later_call(text):
+    """An `except` of the function sees what CPython raises, with its text, and a version for numbers that raise serves no others."""
+    function = one_operation(text.strip())
+    calls = [(1, 1.5, 1), (2, 2.5, 2), (3, 3.5, 3), (4, 4.5, 4), (0, 0.5, 0), (-3, -2.5, -3), (9, 99.5, 9)]
+    for order in (calls, calls[::-1]):
+        with config.patch(capture_pure_python=True, suppress_errors=False):
+            compiled = wrapped(function)
+            for numbers in order:
+                assert repr(compiled(*numbers)) == repr(function(*numbers)), numbers

@@ -223,7 +223,8 @@ class _Check:
             text, parts = self.leaf(value)
             for path, name in parts:
                 self.inputs[path] = name
-            return f"({text})"
+            # What the algebra has simplified may be written as an int.
+            return f"float({text})" if type(value.sym) is torch.SymFloat else f"({text})"
         kind, *parts = value.origin
         if kind == "input":
             return self.inputs.setdefault(parts[0], f"float_{len(self.inputs)}")

@@ -300,7 +300,7 @@ def build_range(tr: Trace, value: range, source: GuardNode | None) -> RangeVaria
 
 @constructor(range)
 def new_range(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
-    parts = [arg if _varies(arg) else ConstantVariable(host_index(tx, arg)) for arg in args]
+    parts = [arg if _varies(arg) and i < 2 else ConstantVariable(host_index(tx, arg)) for i, arg in enumerate(args)]
     if len(parts) == 1:
         parts.insert(0, ConstantVariable(0))
     if len(parts) == 2:
@@ -309,7 +309,7 @@ def new_range(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> Var
         range(*[1 if _varies(part) else part.value for part in parts])
     except (TypeError, ValueError) as error:
         tx.raises_like(error)
-    return RangeVariable(*parts[:2], ConstantVariable(host_index(tx, parts[2])))
+    return RangeVariable(*parts)
 
 
 _PARTS = ("start", "stop", "step")

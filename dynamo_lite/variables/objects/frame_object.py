@@ -33,6 +33,9 @@ class FrameVariable(NativeVariable):
     def __init__(self, frame: Any) -> None:
         self.frame = frame
         self.raise_step = -1
+        self.holder: VariableTracker | None = (
+            None  # keeps the frame for tracebacks, when it goes on after a graph break
+        )
 
     def describe(self) -> str:
         return f"frame of {self.frame.code.co_qualname}"

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.resume import frame_stub
+from dynamo_lite.isa.resume import HOLDER, FrameHolder, frame_stub, holder_of
 from dynamo_lite.variables.protocol.abstract import type_name
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import foreign_attribute, generic_getattr, generic_setattr, getset
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor
@@ -54,7 +54,8 @@ class TracebackVariable(VariableTracker):
         return tx.tr.identity_hash(self)
 
     def children(self) -> Any:
-        return (self.next,)
+        holder = self.frame.holder
+        return (self.next,) if holder is None else (self.next, holder)
 
     def emit_new(self, cg: Codegen) -> None:
         frame = self.frame.frame
@@ -64,15 +65,61 @@ class TracebackVariable(VariableTracker):
         cg.load_const(frame.globals.value)
         cg.load_const(self.lasti)
         cg.load_const(self.lineno)
-        cg.asm.call(5)
+        if self.frame.holder is not None:
+            cg.load(self.frame.holder)
+        cg.asm.call(5 + (self.frame.holder is not None))
 
 
 def make_entry(
-    next_: TracebackType | None, code: types.CodeType, globals_: dict[str, Any], lasti: int, lineno: int
+    next_: TracebackType | None,
+    code: types.CodeType,
+    globals_: dict[str, Any],
+    lasti: int,
+    lineno: int,
+    holder: FrameHolder | None = None,
 ) -> TracebackType:
-    """A real entry. `code` is a generator's, so that there is a frame of it without anything being run."""
+    """A real entry. `code` is a generator's, so that there is a frame of it without anything being run. `holder` keeps the frame that it
+    stands for, if that goes on after a graph break."""
     frame = types.FunctionType(code, globals_)().gi_frame
+    frame.f_trace = holder
     return TracebackType(next_, frame, lasti, lineno)
+
+
+class FrameHolderVariable(VariableTracker):
+    """A `FrameHolder` that is made at a graph break; `reference`: the one that the frame had before, if any."""
+
+    holds_weakly = True
+
+    def __init__(self, reference: VariableTracker | None) -> None:
+        self.reference = reference
+
+    def python_type(self) -> type:
+        return FrameHolder
+
+    def children(self) -> Any:
+        return () if self.reference is None else (self.reference,)
+
+    def emit_new(self, cg: Codegen) -> None:
+        cg.load_callable(holder_of)
+        if self.reference is None:
+            cg.load_const(None)
+        else:
+            cg.load(self.reference)
+        cg.asm.call(1)
+
+
+def hold_frames(frames: list[Frame], escaping: list[Any]) -> None:
+    """Give holders to those of the frames, which go on after a graph break, that are in tracebacks among the objects that are built."""
+    for vt in escaping:
+        if (
+            not is_lazy(vt)
+            and isinstance(vt, TracebackVariable)
+            and vt.frame.holder is None
+            and vt.frame.frame in frames
+        ):
+            frame = vt.frame.frame
+            names = frame.lifted.local_names
+            vt.frame.holder = FrameHolderVariable(frame.locals[names.index(HOLDER)] if HOLDER in names else None)
 
 
 class SourcedTracebackVariable(VariableTracker):

@@ -57,6 +57,7 @@ from dynamo_lite.variables.protocol.abstract import (
 from dynamo_lite.variables.protocol.abstract import index as to_index
 from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NONE, ConstantVariable, boolean, fold, is_none
+from dynamo_lite.variables.protocol.deferred_str import LateText
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, pure, refuse
 from dynamo_lite.variables.protocol.hashing import Key, hash_rule, identity_key, symbolic_key
 from dynamo_lite.variables.protocol.native import (
@@ -245,7 +246,7 @@ def _number_base(function: Any) -> None:
     def convert(tx: Frame, number: VariableTracker, /) -> VariableTracker:
         if can_be_host(number):
             return call_host(tx, function, [number])
-        return ConstantVariable(function(host_index(tx, number)))
+        return run(tx, function, host_index(tx, number))
 
 
 for _function in (bin, hex, oct, chr):
@@ -463,13 +464,23 @@ def new_bool(tx: Frame, cls: VariableTracker, x: VariableTracker | None = None, 
 def _convert(
     tx: Frame, cls: type, args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker | None:
-    """`cls(*args, **kwargs)` by the real constructor, None if an argument can't be given to it."""
+    """`cls(*args, **kwargs)` by the real constructor, None if an argument can't be given to it. Text that is not known yet is asked
+    for, and of several numbers those that vary become constants."""
+    is_alone = len(args) + len(kwargs) == 1
+    args = tuple(_known(v, is_alone) for v in args)
+    kwargs = {name: _known(v, is_alone) for name, v in kwargs.items()}
     if all(isinstance(v, ConstantVariable) for v in (*args, *kwargs.values())):
         return fold(tx, cls, list(args), kwargs)
     for v in (*args, *kwargs.values()):
         if v.opaque:
             unsupported("operation-on-unknown-object", f"{cls.__name__}() of {v.describe()}")
     return call_host(tx, cls, args, kwargs) if can_be_host(*args, *kwargs.values()) else None
+
+
+def _known(v: VariableTracker, is_alone: bool) -> VariableTracker:
+    if isinstance(v, LateText) or (v.is_symbolic and not is_alone):
+        return ConstantVariable(v.as_python_constant())
+    return v
 
 
 @constructor(int)
@@ -541,6 +552,8 @@ def new_bytes(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwar
         return unsupported("operation-on-unknown-object", "bytes()")
     if tx.tr.lookup_special(tx, args[0], "__bytes__") is not None:
         return unsupported("operation-on-unknown-object", "bytes() of an object with __bytes__")
+    if args[0].is_symbolic:
+        return call_host(tx, bytes, [ConstantVariable(args[0].as_python_constant())])
     if args[0].nb_index is not None:
         return call_host(tx, bytes, [ConstantVariable(host_index(tx, args[0]))])
     return call_host(tx, bytes, [ListVariable(unpack(tx, args[0]))])

@@ -218,13 +218,15 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     ):
         return of_floats(tx, function, tuple(operands))
     if (function in _PARTIAL and _is_refused(function, operands[1])) or (
-        function is operator.pow and not _is_power_of_symbols(*operands)
+        function is operator.pow and not _is_power_of_symbols(tx, *operands)
     ):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
     try:
         result = evaluate(function, *[_host(o) for o in operands])
     except (ZeroDivisionError, OverflowError, ValueError) as error:
+        for operand in operands:
+            tx.tr.graph.symbols.decide.value(operand)
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
@@ -255,7 +257,7 @@ def of_floats(tx: Frame, function: Callable[..., Any], operands: tuple[Any, ...]
         result = function(*[present(o) for o in operands])
         if type(result) is float:
             if function not in _TOTAL:
-                decide(_succeeding(function), *operands)
+                decide(_gives_float(function), *operands)
             return SymNodeVariable(FloatValue(decide, result, ("call", function, operands)))
         if type(result) is int and function in _TO_INT and len(operands) == 1 and abs(result) < UNBOUNDED:
             source = decide.source_of(operands[0])
@@ -291,17 +293,25 @@ def _int_of_float(
 
 
 @functools.cache
-def _succeeding(function: Callable[..., Any]) -> Callable[..., bool]:
-    """A function that tells whether this one raises nothing."""
+def _gives_float(function: Callable[..., Any]) -> Callable[..., bool]:
+    """A function that tells whether this one raises nothing, and gives no complex number."""
 
-    def succeeds(*numbers: Any) -> bool:
+    def gives_float(*numbers: Any) -> bool:
         try:
-            function(*numbers)
+            return type(function(*numbers)) is float
         except (ZeroDivisionError, OverflowError, ValueError):
             return False
-        return True
 
-    return succeeds
+    return gives_float
+
+
+def _is_bounded_power(base: float, exponent: float) -> bool:
+    """Whether a power is a float, or an int that graphs can have. (Larger ones may not have a float any more.)"""
+    try:
+        power = base**exponent
+    except (ZeroDivisionError, OverflowError, ValueError):
+        return False
+    return type(power) is float or (type(power) is int and abs(power) < UNBOUNDED)
 
 
 def with_present_numbers(
@@ -344,7 +354,7 @@ def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
     return evaluate(bool, operand.sym < 0 if function in _SHIFTS else operand.sym == 0)
 
 
-def _is_power_of_symbols(base: Any, exponent: object) -> bool:
+def _is_power_of_symbols(tx: Frame, base: Any, exponent: object) -> bool:
     """Whether a power is a number that the algebra of symbols knows. It has no powers of negative numbers with an exponent that is negative
     or a float, where Python has floats, complex numbers and errors. And AOTAutograd writes `-2 ** s`, which is another number, for the
     power of a negative constant."""
@@ -352,9 +362,10 @@ def _is_power_of_symbols(base: Any, exponent: object) -> bool:
         return False
     if any(is_unbacked(_host(o)) for o in (base, exponent)):
         return True
-    if type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0):
-        return True
-    return evaluate(bool, _host(base) > 0)
+    is_natural = type(_host(exponent)) in (int, torch.SymInt) and evaluate(bool, _host(exponent) >= 0)
+    if not is_natural and not evaluate(bool, _host(base) > 0):
+        return False
+    return tx.tr.graph.symbols.decide(_is_bounded_power, base, exponent)
 
 
 def from_number(result: Any, origin: object) -> VariableTracker:
