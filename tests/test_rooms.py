@@ -11,33 +11,33 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 3_620,
+    ".": 3_650,
     "backends": 3_500,
-    "dynamism": 960,
-    "frontend": 3_500,
-    "graph": 2_700,
-    "graph/core": 5_000,
-    "graph/inputs": 400,
+    "dynamism": 1_000,
+    "frontend": 3_400,
+    "graph": 2_150,
+    "graph/core": 5_650,
+    "graph/inputs": 750,
     "graph/passes": 2_300,
     "graph/shapes": 2_850,
-    "guards": 1_970,
-    "interp": 1_700,
-    "isa": 2_950,
-    "polyfills": 1_000,
+    "guards": 2_000,
+    "interp": 1_650,
+    "isa": 2_900,
+    "polyfills": 950,
     "report": 4_100,
     "testing": 800,
-    "tune": 1_600,
+    "tune": 1_650,
     "variables": 150,
     "variables/builtin": 6_100,
     "variables/generators": 1_200,
-    "variables/objects": 6_000,
+    "variables/objects": 6_050,
     "variables/protocol": 3_400,
-    "variables/stdlib": 4_700,
-    "variables/torch": 5_900,
-    "variables/torch/autograd": 1_900,
-    "variables/torch/higher_order": 1_550,
+    "variables/stdlib": 4_750,
+    "variables/torch": 5_950,
+    "variables/torch/autograd": 1_950,
+    "variables/torch/higher_order": 1_600,
     "variables/torch/numpy": 1_600,
-    "variables/torch/subclasses": 630,
+    "variables/torch/subclasses": 650,
     "warm_cache": 1_700,
 }
 """Lines of Python that a room may have, tests not counted. Who needs more says why in the commit that changes the number here."""
@@ -50,7 +50,7 @@ STANDS_FOR_MODULE = ("variables/stdlib", "polyfills", "variables/objects/weakref
 
 @pytest.mark.parametrize("room", ROOMS, ids=name_of)
 def test_size(room):
-    assert len(files_of(room)) <= MOST_FILES
+    assert sum(path.name != "__init__.py" for path in files_of(room)) <= MOST_FILES
     lines = sum(len(path.read_text().splitlines()) for path in files_of(room))
     assert lines <= MOST_LINES[name_of(room)]
 

@@ -38,7 +38,7 @@ from .core.values import SymValue, TensorValue, requires_grad
 from .core.varying_floats import FloatValue
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
 from .inputs.outside import OutsideValues
-from .operators import OperatorCalls
+from .operator_calls import OperatorCalls
 from .passes import effects_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class KindRow(NamedTuple):
     """One kind. Texts in Python are over `v`, the value, and `k`, the argument; they use the names of `mirror`."""
 
     argument: str
@@ -37,11 +37,11 @@ class Row(NamedTuple):
     """Of a kind that refers to its object weakly: the one that owns it."""
 
 
-ROWS: dict[int, Row] = {}
+ROWS: dict[int, KindRow] = {}
 _FIRST_CHECK, _FIRST_RELATION = 32, 64
 
 
-def _kind(number: int, row: Row) -> int:
+def _kind(number: int, row: KindRow) -> int:
     while number in ROWS:
         number += 1
     ROWS[number] = row
@@ -49,7 +49,7 @@ def _kind(number: int, row: Row) -> int:
 
 
 def _step(argument: str, python: str, path: str = "") -> int:
-    return _kind(0, Row(argument, python, path))
+    return _kind(0, KindRow(argument, python, path))
 
 
 def _field(cls: str, name: str) -> int:
@@ -57,7 +57,7 @@ def _field(cls: str, name: str) -> int:
 
 
 def _check(argument: str, python: str, expected: str, found: str = "{short(v)}", kept: str = "plain") -> int:
-    return _kind(_FIRST_CHECK, Row(argument, python, "", expected, found, kept))
+    return _kind(_FIRST_CHECK, KindRow(argument, python, "", expected, found, kept))
 
 
 def _weakly(firm: int, python: str) -> int:
@@ -65,7 +65,7 @@ def _weakly(firm: int, python: str) -> int:
 
 
 def _relation(argument: str, python: str, expected: str, found: str, kept: str = "plain") -> int:
-    return _kind(_FIRST_RELATION, Row(argument, python, "", expected, found, kept))
+    return _kind(_FIRST_RELATION, KindRow(argument, python, "", expected, found, kept))
 
 
 # Steps. The first three and REFERENT are roots.

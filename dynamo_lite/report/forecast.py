@@ -85,7 +85,7 @@ class KnownVariable(StaticVariable):
     def tp_getattro(self, tx: StaticFrame, name: str) -> StaticVariable:
         owner = self.value
         if not isinstance(owner, (types.ModuleType, type)):
-            return InstanceVariable(type(owner)).tp_getattro(tx, name)
+            return StaticInstance(type(owner)).tp_getattro(tx, name)
         is_plain = type(owner) in (types.ModuleType, type)
         found = getattr(owner, name, UNKNOWN) if is_plain else vars(owner).get(name, UNKNOWN)
         return UNKNOWN if found is UNKNOWN else KnownVariable(found)
@@ -105,11 +105,11 @@ class KnownVariable(StaticVariable):
             return self._compile(tx, args)
         if isinstance(callee, type):
             is_plain = callee.__module__ in _PLAIN and callee is not super
-            return InstanceVariable(callee) if is_plain else UNKNOWN
+            return StaticInstance(callee) if is_plain else UNKNOWN
         if callee is logging.getLogger:
-            return InstanceVariable(logging.Logger)
+            return StaticInstance(logging.Logger)
         is_operator = support.how == GRAPH and _tensor_class() is not None
-        return InstanceVariable(_tensor_class(), self.is_likely) if is_operator else UNKNOWN
+        return StaticInstance(_tensor_class(), self.is_likely) if is_operator else UNKNOWN
 
     def _compile(self, tx: StaticFrame, args: Sequence[StaticVariable]) -> StaticVariable:
         """The result of `compile`, `disable` and related decorators; without arguments, a decorator."""
@@ -121,13 +121,13 @@ class KnownVariable(StaticVariable):
             return UNKNOWN
         if getattr(self.value, "__name__", None) in _DISABLERS:
             tx.disabled.add(function.code)
-            return DisabledVariable(function.code.co_qualname)
+            return StaticDisabled(function.code.co_qualname)
         tx.compiled.add(function.code)
         return function
 
 
 @dataclass(frozen=True)
-class InstanceVariable(StaticVariable):
+class StaticInstance(StaticVariable):
     """Some instance of a class."""
 
     cls: type
@@ -158,13 +158,13 @@ class ScriptFunctionVariable(StaticVariable):
 
 
 @dataclass(frozen=True)
-class DisabledVariable(StaticVariable):
+class StaticDisabled(StaticVariable):
     """An object of the program that is never captured."""
 
     name: str
 
     def tp_getattro(self, tx: StaticFrame, name: str) -> StaticVariable:
-        return DisabledVariable(f"{self.name}.{name}")
+        return StaticDisabled(f"{self.name}.{name}")
 
     def tp_call(self, tx: StaticFrame, args: Sequence[StaticVariable], kwargs: object) -> StaticVariable:
         tx.resolved += 1
@@ -305,7 +305,7 @@ class StaticFrame:
         effect = stack_effect(instr, False)
         _adjust(self.stack, effect)
         if op in _TYPES:
-            self.stack[-1] = InstanceVariable(_TYPES[op])
+            self.stack[-1] = StaticInstance(_TYPES[op])
         elif effect <= 0 and self.stack and op not in _NO_RESULT:
             is_arithmetic = tensor is not None and op in (Op.BINARY, Op.COMPARE, Op.UNARY)
             self.stack[-1] = tensor if is_arithmetic else UNKNOWN
@@ -407,7 +407,7 @@ class StaticFrame:
                 for attribute in rest:
                     annotation = annotation.tp_getattro(self, attribute)
             if isinstance(annotation, KnownVariable) and isinstance(annotation.value, type):
-                found[name.value] = InstanceVariable(annotation.value)
+                found[name.value] = StaticInstance(annotation.value)
         return found
 
     def call_function_ex(self, instr: Instr) -> None:
