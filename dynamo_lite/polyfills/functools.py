@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .registry import polyfill
+from .c_calls import state_of
+from .registry import polyfill, stands_for
 
 _MISSING = object()
 
@@ -31,3 +32,32 @@ def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial
     for element in iterator:
         value = function(value, element)
     return value
+
+
+_KEY: Any = type(functools.cmp_to_key(int))
+
+
+@stands_for(_KEY)
+class KeyWrapper:
+    """What `cmp_to_key(compare)` gives, and the key that it makes of an object."""
+
+    initial = "has_object"
+
+    def __init__(self, compare: Callable[[Any, Any], Any], has_object: bool, obj: Any) -> None:
+        self.compare, self.has_object, self.object = compare, has_object, obj
+
+    def __call__(self, obj: Any) -> Any:
+        return _KEY(self.compare, True, obj)
+
+    def __lt__(self, other: Any) -> Any:
+        return self.compare(self.object, state_of(other).object) < 0
+
+    @staticmethod
+    def rebuild(cls: Any, compare: Callable[[Any, Any], Any]) -> Any:
+        return functools.cmp_to_key(compare)
+
+
+@polyfill(functools.cmp_to_key)
+def cmp_to_key(mycmp: Callable[[Any, Any], Any]) -> Any:
+    """`functools.cmp_to_key(mycmp)`"""
+    return _KEY(mycmp, False, None)

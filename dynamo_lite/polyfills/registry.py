@@ -21,6 +21,9 @@ PURE: set[Any] = set()
 POLYFILLS: dict[Any, Callable[..., Any]] = {}
 """The real callable → its stand-in."""
 
+STAND_INS: dict[type, type] = {}
+"""The real class, written in C → the class in Python that does the work of its objects in captured code."""
+
 MODULES: dict[str, str] = {
     "_bisect": "bisect",
     "_collections": "collections",
@@ -52,6 +55,31 @@ def polyfill(original: Any, *, pure: bool = False, check_signature: bool = True)
         if pure:
             PURE.add(original)
         return function
+
+    return decorate
+
+
+C = TypeVar("C", bound=type)
+
+
+def stands_for(real: type | None) -> Callable[[C], C]:
+    """Register the decorated class as what objects of the class `real` are made of in captured code; None where this CPython has no such
+    class. To the program they are objects of `real`.
+
+    The decorated class has the methods of the real one that captured code may call, with the same parameters, and its fields are ordinary
+    attributes, all set by `__init__`. Two functions say how both are related:
+        rebuild(cls, field, …): a real object of class `cls` (`real` or a subclass) with these fields, called where an object leaves the
+            captured code. The parameters have the names of fields. A list or dict is still empty then: a container that only the object
+            knows is a tuple. Without `rebuild`, such an object breaks the graph.
+        fields_of(object): the fields of a real object that comes from outside, for objects that never change.
+    `initial` names a field that has to be None or False for `rebuild` (an object in another state breaks the graph). A class method is
+    another constructor: it fills a new object, which is its first argument.
+    """
+
+    def decorate(stand_in: C) -> C:
+        if real is not None:
+            STAND_INS[real] = stand_in
+        return stand_in
 
     return decorate
 

@@ -47,26 +47,17 @@ from .protocol.constant import ATOMIC_TYPES
 from .protocol.native import NativeVariable
 from .protocol.wrap import BUILDERS
 from .stdlib import (  # noqa: F401
+    app_level,
     builtins,
+    combinatorics,
     contextvars,
     functools,
-    gcmodule,
     inspect,
-    itertools,
-    itertools_groupby,
-    itertools_product,
-    itertools_select,
     lru_cache,
-    memoryfile,
-    operator,
-    pickle,
-    pythonrun,
     random,
-    reduce,
     sysmodule,
     thread,
     typing,
-    unpickler,
 )
 
 for _cls, _model in {

@@ -11,7 +11,6 @@ import _thread
 import collections
 import collections.abc
 import functools
-import itertools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,6 @@ from dynamo_lite.variables.builtin.iter import (
 from dynamo_lite.variables.builtin.list import ListVariable, iterate, sorted_items
 from dynamo_lite.variables.builtin.number import LONG_TEXT
 from dynamo_lite.variables.builtin.text import format_object
-from dynamo_lite.variables.builtin.zip import FilterVariable
 from dynamo_lite.variables.objects import namespace, weakref  # noqa: F401  (they register what they model)
 from dynamo_lite.variables.objects.subclass import NATIVE_MODELS, NATIVES
 from dynamo_lite.variables.protocol.abstract import (
@@ -73,9 +71,6 @@ from dynamo_lite.variables.protocol.native import (
     same_or_equal,
 )
 
-from .itertools_product import CombinatoricVariable
-from .itertools_select import WhileVariable
-
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.interp.frame import Frame
@@ -86,14 +81,6 @@ for _model, _types in {
     ReversedVariable: (reversed, type(reversed([]))),
     DictIterator: ITERATOR_TYPES.values(),
     DequeIterator: (type(iter(collections.deque())), type(reversed(collections.deque()))),
-    FilterVariable: (filter, itertools.filterfalse),
-    WhileVariable: (itertools.takewhile, itertools.dropwhile),
-    CombinatoricVariable: (
-        itertools.product,
-        itertools.permutations,
-        itertools.combinations,
-        itertools.combinations_with_replacement,
-    ),
     **{model: [cls for (_, kind), cls in VIEW_TYPES.items() if kind == name] for name, model in VIEW_MODELS.items()},
 }.items():
     NATIVE_MODELS.update(dict.fromkeys(_types, _model))
@@ -685,5 +672,21 @@ for _function, _slug in {
     open: "call-io",
     breakpoint: "debugger",
     __import__: "import",
+    compile: "exec-eval",
+    print: "call-print",
 }.items():
     refuse(_slug, _function, context=f"{_function.__name__}()")
+
+
+@builtin(eval, exec)
+def builtin_eval(
+    tx: Frame,
+    source: VariableTracker,
+    /,
+    globals: VariableTracker = NONE,
+    locals: VariableTracker = NONE,
+    **more: VariableTracker,
+) -> VariableTracker:
+    if not is_none(globals):
+        return unsupported("exec-eval", "eval() or exec()")
+    return tx.needs_real_frame("exec-eval", "eval() or exec() in the variables of the frame")

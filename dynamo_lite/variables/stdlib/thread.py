@@ -1,10 +1,8 @@
-"""Locks: those that the traced code makes, and those from outside.
+"""Locks that the traced code makes.
 
-Input: nothing, or a real lock. Output: `LockVariable`.
-Invariant: nobody else has a lock made here before the frame ends, so acquiring one never waits. A lock from outside that the frame
-acquires and releases is acquired by generated code, for the whole of the frame (`frontend.locks`): only where the frame waits for it
-without a time-out, and releases it itself. A question that tells whether the lock is free breaks the graph, and so does a second lock
-that the program does not hold at the same time.
+Input: nothing. Output: `LockVariable`.
+Invariant: nobody else has a lock made here before the frame ends, so acquiring one never waits. A lock from outside breaks the graph where
+it is acquired and where it is released: other threads wait for it, and what it protects is read and written in between.
 Mirrors `Modules/_threadmodule.c`.
 """
 
@@ -13,63 +11,34 @@ from __future__ import annotations
 import _thread
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.guards import ir
+from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.protocol.abstract import is_true
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, TRUE, boolean, is_none
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.native import NativeVariable
-from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
-    from dynamo_lite.frontend.tracing import Trace
-    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
-
-LOCK_TYPES: tuple[type, ...] = (_thread.RLock, _thread.LockType)
 
 
 class LockVariable(NativeVariable):
-    """A `_thread.RLock` or `_thread.lock`; `count` is how often the frame holds it, `saved` the break that taking it here saves."""
+    """A `_thread.RLock` or `_thread.lock`; `count` is how often the frame holds it."""
 
-    saved: Unsupported
-
-    def __init__(self, cls: type, value: object = MISSING, source: GuardNode | None = None) -> None:
+    def __init__(self, cls: type) -> None:
         self.cls = cls
         self.count = 0
-        self.value, self.source = value, source
 
-    def acquire(self, tx: Frame, blocking: bool) -> VariableTracker:
+    def acquire(self, blocking: bool) -> VariableTracker:
         """Take it, or not if it is a taken lock that is not to be waited for."""
         if self.count and self.cls is not _thread.RLock:
             return boolean(False) if not blocking else unsupported("call-c-function", "waiting for a lock")
-        if self.source is not None and not self.count:
-            self._enlist(tx)
         self.count += 1
         return TRUE
 
-    def _enlist(self, tx: Frame) -> None:
-        """Have generated code take it."""
-        tr = tx.tr
-        self.saved = Unsupported("call-c-function", f"a lock from outside: {self.describe()}")
-        self.saved.break_step, self.saved.user_stack = tr.failing_step(), tr.user_stack()
-        if self in tr.locks:
-            return
-        if not all(lock.count for lock in tr.locks):
-            raise self.saved
-        tr.locks.append(self)
-        tr.process_bound = "a lock"
-
-    def require_known(self) -> None:
-        """Raise `Unsupported` if somebody else may hold it."""
-        if self.source is not None and not self.count:
-            unsupported("call-c-function", f"the state of a lock from outside: {self.describe()}")
-
     def release(self, tx: Frame) -> VariableTracker:
         """Give it back once."""
-        self.require_known()
         if not self.count:
             reentrant = self.cls is _thread.RLock
             tx.raises(RuntimeError, "cannot release un-acquired lock" if reentrant else "release unlocked lock")
@@ -100,45 +69,34 @@ def allocate_lock(tx: Frame, /) -> VariableTracker:
     return LockVariable(_thread.LockType)
 
 
-@builds(*LOCK_TYPES)
-def build_lock(tr: Trace, value: object, source: GuardNode | None) -> LockVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    return LockVariable(type(value), value, source)
+def made_here(self: VariableTracker) -> LockVariable:
+    """A lock that the traced code has made; breaks for others."""
+    return self if isinstance(self, LockVariable) else unsupported("call-c-function", "a lock from outside")
 
 
-for _cls in LOCK_TYPES:
+for _cls in (_thread.RLock, _thread.LockType):
 
     @method(_cls.acquire)
     def lock_acquire(
-        tx: Frame, self: LockVariable, blocking: VariableTracker = TRUE, timeout: VariableTracker | None = None
+        tx: Frame, self: VariableTracker, blocking: VariableTracker = TRUE, timeout: VariableTracker = NONE
     ) -> VariableTracker:
         if not is_none(timeout):
             return unsupported("call-c-function", "acquire() with a timeout")
-        waits = is_true(tx, blocking)
-        if not waits:
-            self.require_known()
-        return self.acquire(tx, waits)
+        return made_here(self).acquire(is_true(tx, blocking))
 
     @method(_cls.__enter__)
-    def lock_enter(tx: Frame, self: LockVariable, /) -> VariableTracker:
-        return self.acquire(tx, True)
+    def lock_enter(tx: Frame, self: VariableTracker, /) -> VariableTracker:
+        return made_here(self).acquire(True)
 
     @method(_cls.release)
-    def lock_release(tx: Frame, self: LockVariable, /) -> VariableTracker:
-        return self.release(tx)
+    def lock_release(tx: Frame, self: VariableTracker, /) -> VariableTracker:
+        return made_here(self).release(tx)
 
     @method(_cls.__exit__)
-    def lock_exit(tx: Frame, self: LockVariable, /, *exc: VariableTracker) -> VariableTracker:
-        return self.release(tx)
+    def lock_exit(tx: Frame, self: VariableTracker, /, *exc: VariableTracker) -> VariableTracker:
+        return made_here(self).release(tx)
 
 
-@method(_thread.LockType.locked)
-def lock_locked(tx: Frame, self: LockVariable, /) -> VariableTracker:
-    self.require_known()
-    return boolean(self.count)
-
-
-@method(_thread.RLock._is_owned)
-def rlock_is_owned(tx: Frame, self: LockVariable, /) -> VariableTracker:
-    self.require_known()
-    return boolean(self.count)
+@method(_thread.LockType.locked, _thread.RLock._is_owned)
+def lock_locked(tx: Frame, self: VariableTracker, /) -> VariableTracker:
+    return boolean(made_here(self).count)
