@@ -25,6 +25,11 @@ def is_number(a: Any) -> bool:
     return isinstance(a, complex) or any(hasattr(type(a), name) for name in ("__index__", "__int__", "__float__"))
 
 
+def is_sequence(a: Any) -> bool:
+    """`PySequence_Check`"""
+    return hasattr(type(a), "__getitem__") and not isinstance(a, dict)
+
+
 def state_of(a: Any) -> Any:
     """The object in Python that does the work of an object of a class with a stand-in."""
     return a

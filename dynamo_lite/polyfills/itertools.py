@@ -67,11 +67,6 @@ class repeat(Stage):
             self.times -= 1
         return self.element
 
-    def __length_hint__(self) -> int:
-        if self.times is None:
-            raise TypeError("len() of unsized object")
-        return self.times
-
     @staticmethod
     def rebuild(cls: Any, element: Any, times: int | None) -> Any:
         return itertools.repeat.__new__(cls, element, *([] if times is None else [times]))

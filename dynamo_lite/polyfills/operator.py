@@ -1,4 +1,4 @@
-"""Stand-ins for the getters of `operator`.
+"""Stand-ins for the getters of `operator`, and for its functions that are no operators.
 
 Mirrors `Modules/_operator.c`.
 """
@@ -6,9 +6,13 @@ Mirrors `Modules/_operator.c`.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
-from .registry import stands_for
+from dynamo_lite.isa.typeobject import is_heap_type, tp_name
+
+from .c_calls import is_sequence
+from .registry import polyfill, stands_for
 
 
 @stands_for(operator.itemgetter)
@@ -82,3 +86,46 @@ class methodcaller:
             "args": args,
             "keywords": tuple(made.keywords.items()),
         }  # `made` is a partial of the class
+
+
+# -- functions
+
+
+@polyfill(operator.contains)
+def contains(a: Any, b: Any, /) -> bool:
+    return b in a
+
+
+@polyfill(operator.setitem)
+def setitem(a: Any, b: Any, c: Any, /) -> None:
+    a[b] = c
+
+
+@polyfill(operator.delitem)
+def delitem(a: Any, b: Any, /) -> None:
+    del a[b]
+
+
+def _need_sequences(a: Any, b: Any) -> None:
+    if not is_sequence(a) or (is_heap_type(type(a)) and not is_sequence(b)):
+        raise TypeError(f"'{tp_name(type(a))}' object can't be concatenated")
+
+
+@polyfill(operator.concat)
+def concat(a: Any, b: Any, /) -> Any:
+    _need_sequences(a, b)
+    return a + b
+
+
+@polyfill(operator.iconcat)
+def iconcat(a: Any, b: Any, /) -> Any:
+    _need_sequences(a, b)
+    a += b
+    return a
+
+
+if hasattr(operator, "call"):
+
+    @polyfill(operator.call)
+    def call(obj: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return obj(*args, **kwargs)

@@ -30,9 +30,11 @@ MODULES: dict[str, str] = {
     "_functools": "functools",
     "_heapq": "heapq",
     "_json": "json",
+    "itertools": "itertools",
     "json.decoder": "json",
     "builtins": "builtins",
     "math": "math",
+    "_operator": "operator",
     "nt": "posix",
     "posix": "posix",
 }

@@ -302,6 +302,17 @@ def fresh(maker):
     return tuple(copy.copy(arg) if isinstance(arg, (list, dict)) else arg for arg in args)
 
 
+PAIRS = [([1, 2, 2], 2), ("abab", "b"), ({1: 2}, 1), ([1], [2]), ((1,), (2,)), (5, 1), (iter([1, 2]), 2), ("a", 1)]
+for function in (
+    operator.contains,
+    operator.concat,
+    operator.iconcat,
+    operator.delitem,
+):
+    CASES[function] = [lambda pair=pair: copy.deepcopy(pair) for pair in PAIRS]
+CASES[operator.setitem] = [lambda: ([1, 2], 1, 5), lambda: ({}, "a", 1), lambda: ([1], 7, 1), lambda: ((1,), 0, 1)]
+if hasattr(operator, "call"):
+    CASES[operator.call] = [lambda: (max, 1, 2), lambda: (5,)]
 CASES[itertools.tee] = [lambda args=args: args for args in (("ab",), ([1], 3), ((), 0), ("ab", -1), (5,), ("ab", "c"))]
 
 

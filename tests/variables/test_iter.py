@@ -24,7 +24,7 @@ def test_iter_and_next():
         iter(5)
         iter(5, 1)
         i = iter([1, 2, 3]); return list(zip(i, i))
-        it = iter(xs); return iter(it) is it, type(it), it.__length_hint__()
+        it = iter(xs); return iter(it) is it, type(it)
         n = iter([1, 2, 0, 3]); return list(iter(n.__next__, 0)), list(n)
         n = iter([1]); return list(iter(lambda: next(n), 7))
         it = iter(lambda: 1, 1); return next(it, "x"), next(it, "y")

@@ -26,7 +26,7 @@ from dynamo_lite.isa.typeobject import is_heap_type, mro_of
 from dynamo_lite.variables.protocol.abstract import get_item, length, type_name
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
-from dynamo_lite.variables.protocol.dispatch import constructor, method
+from dynamo_lite.variables.protocol.dispatch import constructor
 from dynamo_lite.variables.protocol.native import NativeVariable, host_int, load_filled, same_or_equal
 from dynamo_lite.variables.protocol.wrap import builds
 
@@ -110,10 +110,6 @@ class ListIterator(IteratorVariable):
         self.seq = None
         return None
 
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        return 0 if self.seq is None else max(len(self.seq.items) - self.index, 0)
-
     def emit_new(self, cg: Codegen) -> None:
         if self.seq is not None:
             refuse_past_end(self.seq, self.index)
@@ -162,10 +158,6 @@ class ConstantIterator(IteratorVariable):
             return ConstantVariable(self.values[i])
         self.seq = None
         return None
-
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        return 0 if self.seq is None else self.size - self.index
 
     def emit_new(self, cg: Codegen) -> None:
         base = type(self.values)
@@ -295,13 +287,6 @@ class ReversedVariable(IteratorVariable):
                 return None
             raise
 
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        if self.seq is None:
-            return 0
-        position = self.index + 1
-        return position if host_int(length(tx, self.seq)) >= position else 0
-
     def emit_new(self, cg: Codegen) -> None:
         if self.python_type() is not self.base:
             unsupported("reconstruct", f"a {self.python_type().__name__} object")
@@ -340,24 +325,6 @@ def new_reversed(tx: Frame, cls: VariableTracker, sequence: VariableTracker, /) 
 def is_mapping(v: VariableTracker) -> bool:
     """True for dicts and mapping proxies: they have subscripts, and are no sequences."""
     return issubclass(v.python_type(), (dict, type(type.__dict__)))
-
-
-@method(
-    *(
-        t.__length_hint__
-        for t in (
-            *LIST_ITERATORS.values(),
-            type(reversed([])),
-            reversed,
-            type(iter("")),
-            type(iter("é")),
-            type(iter(b"")),
-            type(iter(range(0))),
-        )
-    )
-)
-def iterator_length_hint(tx: Frame, self: VariableTracker, /) -> VariableTracker:
-    return ConstantVariable(self.remaining(tx))
 
 
 # -- iterators that exist before the frame
@@ -413,11 +380,6 @@ class SourcedIterator(IteratorVariable):
             found = tx.tr.heap.get(id(container))
             if found is not None and found.__dict__.get("mutated"):
                 unsupported("iterator-state", "the container of an iterator from outside was changed")
-
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        tx.tr.guard(self.node, ir.LEN, len(self.items))
-        return len(self.items) - self.consumed
 
     is_moved_first = True
 

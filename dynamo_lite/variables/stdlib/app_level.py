@@ -281,6 +281,11 @@ def _is_number(tx: Frame, a: VariableTracker) -> VariableTracker:
     return boolean(is_number(a))
 
 
+@builtin(c_calls.is_sequence)
+def _is_sequence(tx: Frame, a: VariableTracker) -> VariableTracker:
+    return boolean(not issubclass(a.python_type(), dict) and (a.sq_item is not None or a.mp_subscript is not None))
+
+
 @builtin(c_calls.state_of)
 def _state_of(tx: Frame, a: VariableTracker) -> VariableTracker:
     if isinstance(a, AppState):

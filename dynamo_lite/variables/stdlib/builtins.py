@@ -37,7 +37,6 @@ from dynamo_lite.variables.protocol.abstract import (
     COMPARE_OPS,
     UNARY_OPS,
     binary_op,
-    contains,
     get_attr,
     get_item,
     get_iter,
@@ -47,13 +46,12 @@ from dynamo_lite.variables.protocol.abstract import (
     length,
     richcompare,
     set_attr,
-    set_item,
     type_name,
     unary_op,
     unpack,
 )
 from dynamo_lite.variables.protocol.abstract import index as to_index
-from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NONE, ConstantVariable, boolean, fold, is_none
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, pure, refuse
 from dynamo_lite.variables.protocol.hashing import Key, hash_rule, identity_key, symbolic_key
@@ -62,13 +60,11 @@ from dynamo_lite.variables.protocol.native import (
     atom_value,
     emit_call,
     host_index,
-    host_int,
     object_repr,
     object_str,
     optional_attr,
     repr_text,
     run,
-    same_or_equal,
 )
 
 if TYPE_CHECKING:
@@ -570,99 +566,6 @@ for _function in UNARY_OPS:
 _one(operator.not_)(lambda tx, a: boolean(not is_true(tx, a)))
 _one(operator.truth)(lambda tx, a: boolean(is_true(tx, a)))
 _one(operator.index)(to_index)
-
-
-@builtin(operator.contains)
-def operator_contains(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    return boolean(is_true(tx, contains(tx, a, b)))
-
-
-@builtin(operator.setitem)
-def operator_setitem(tx: Frame, a: VariableTracker, b: VariableTracker, c: VariableTracker, /) -> VariableTracker:
-    set_item(tx, a, b, c)
-    return NONE
-
-
-@builtin(operator.delitem)
-def operator_delitem(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    set_item(tx, a, b, None)
-    return NONE
-
-
-def is_sequence(v: VariableTracker) -> bool:
-    """`PySequence_Check`"""
-    return not issubclass(v.python_type(), dict) and (v.sq_item is not None or v.mp_subscript is not None)
-
-
-def _concatenate(function: Any, operation: Any) -> None:
-    @builtin(function)
-    def concatenate(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-        if a.sq_concat is None and not (is_sequence(a) and is_sequence(b)):
-            return tx.raises(TypeError, f"'{type_name(a)}' object can't be concatenated")
-        return binary_op(tx, operation, a, b)
-
-
-_concatenate(operator.concat, operator.add)
-_concatenate(operator.iconcat, operator.iadd)
-
-
-@builtin(operator.countOf)
-def operator_count_of(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    return ConstantVariable(sum(same_or_equal(tx, item, b) for item in iterated(tx, a)))
-
-
-@builtin(operator.indexOf)
-def operator_index_of(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    iterator = get_iter(tx, a)
-    i = 0
-    while (item := iter_next(tx, iterator)) is not None:
-        if same_or_equal(tx, item, b):
-            return ConstantVariable(i)
-        i += 1
-    return tx.raises(ValueError, "sequence.index(x): x not in sequence")
-
-
-if hasattr(operator, "call"):
-
-    @builtin(operator.call)
-    def operator_call(
-        tx: Frame, obj: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
-    ) -> VariableTracker:
-        return tx.call(obj, list(args), kwargs)
-
-
-@builtin(operator.length_hint)
-def operator_length_hint(tx: Frame, obj: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
-    if default is not None and not issubclass(default.python_type(), int):
-        return tx.raises(TypeError, f"'{type_name(default)}' object cannot be interpreted as an integer")
-    found = _length_or_hint(tx, obj)
-    return found if found is not None else ConstantVariable(0) if default is None else default
-
-
-def _length_or_hint(tx: Frame, obj: VariableTracker) -> VariableTracker | None:
-    """`PyObject_LengthHint` without a default: a TypeError counts as no answer."""
-    if obj.sq_length is not None or obj.mp_length is not None or isinstance(obj, ConstantVariable):
-        try:
-            return length(tx, obj)
-        except ObservedException as error:
-            if not issubclass(error.exc.python_type(), TypeError):
-                raise
-    hint = tx.tr.lookup_special(tx, obj, "__length_hint__")
-    if hint is None:
-        return None
-    try:
-        found = tx.call(hint, [])
-    except ObservedException as error:
-        if not issubclass(error.exc.python_type(), TypeError):
-            raise
-        return None
-    if found.value is NotImplemented:
-        return None
-    if not issubclass(found.python_type(), int):
-        tx.raises(TypeError, f"__length_hint__ must be an integer, not {type_name(found)}")
-    if host_int(found) < 0:
-        tx.raises(ValueError, "__length_hint__() should return >= 0")
-    return found
 
 
 # -- what ends the graph
