@@ -7,7 +7,17 @@ Invariant: in captured code `variables/stdlib/app_level.py` models each of them;
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, NoReturn
+
+
+class LeftToC(TypeError):
+    """What `leave_to_c` raises where nothing is captured."""
+
+
+def leave_to_c() -> NoReturn:
+    """The C function refuses such arguments, in words of its own: captured code breaks, and calls it. Not for functions that stand-ins
+    return: these may be called without capture."""
+    raise LeftToC
 
 
 def host_index(n: Any) -> int:

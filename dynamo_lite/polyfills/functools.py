@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .c_calls import state_of
+from .c_calls import leave_to_c, state_of
 from .registry import polyfill, stands_for
 
 _MISSING = object()
@@ -15,18 +15,15 @@ _MISSING = object()
 @polyfill(functools.reduce, check_signature=False)
 def reduce(function: Callable[[Any, Any], Any], iterable: Iterable[Any], initial: Any = _MISSING, /) -> Any:
     """`functools.reduce(function, iterable[, initial])`"""
-    iterator = None
     try:
         iterator = iter(iterable)
     except TypeError:
-        pass  # another error takes its place, as in C
-    if iterator is None:
-        raise TypeError("reduce() arg 2 must support iteration")
+        leave_to_c()
     if initial is _MISSING:
         try:
             value = next(iterator)
         except StopIteration:
-            raise TypeError("reduce() of empty iterable with no initial value") from None
+            leave_to_c()
     else:
         value = initial
     for element in iterator:

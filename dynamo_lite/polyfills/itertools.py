@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import itertools
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .c_calls import host_index, is_number, same_or_equal, state_of
+from .c_calls import host_index, is_number, leave_to_c, same_or_equal, state_of
 from .registry import polyfill, stands_for
 
 # Read from here, not from the module: that nobody changes these needs no guard.
@@ -39,7 +40,7 @@ class Stage:
 class count(Stage):
     def __init__(self, start: Any = 0, step: Any = 1) -> None:
         if not is_number(start) or not is_number(step):
-            raise TypeError("a number is required")
+            leave_to_c()
         if isinstance(start, int) and isinstance(step, int) and step == 1:  # C counts with a machine number
             start, step = operator.index(start), 1
         self.current, self.step = start, step
@@ -149,16 +150,10 @@ class islice(Stage):
 
     def __init__(self, iterable: Iterable[Any], start: Any, stop: Any = MISSING, step: Any = None, /) -> None:
         if stop is MISSING:
-            self.next = 0
-            self.stop = _bound(
-                start, None, 0, "Stop argument for islice() must be None or an integer: 0 <= x <= sys.maxsize."
-            )
-            self.step = 1
-        else:
-            message = "Indices for islice() must be None or an integer: 0 <= x <= sys.maxsize."
-            self.stop = _bound(stop, None, 0, "Stop argument" + message.removeprefix("Indices"))
-            self.next = _bound(start, 0, 0, message)
-            self.step = _bound(step, 1, 1, "Step for islice() must be a positive integer or None.")
+            start, stop = None, start
+        self.next = _bound(start, 0, 0)
+        self.stop = _bound(stop, None, 0)
+        self.step = _bound(step, 1, 1)
         self.iterator: Any = iter(iterable)
         self.position = 0
 
@@ -190,18 +185,11 @@ class islice(Stage):
         return itertools.islice.__new__(cls, iterator, next - position, end, step)
 
 
-def _bound(value: Any, default: int | None, least: int, message: str) -> Any:
+def _bound(value: Any, default: int | None, least: int) -> Any:
     if value is None:
         return default
-    if not hasattr(type(value), "__index__"):
-        raise ValueError(message)
-    number = host_index(value)
-    if number < least or number > MAX_SIZE:
-        raise ValueError(message)
-    return number
-
-
-MAX_SIZE = (1 << 63) - 1
+    number = host_index(value) if is_number(value) else -1
+    return number if least <= number <= sys.maxsize else leave_to_c()
 
 
 @stands_for(itertools.accumulate)
@@ -400,7 +388,7 @@ class batched(Stage):
     def __init__(self, iterable: Iterable[Any], n: Any, *, strict: Any = False) -> None:
         self.n = host_index(n)
         if self.n < 1:
-            raise ValueError("n must be at least one")
+            leave_to_c()
         self.strict = bool(strict)
         self.iterator: Any = iter(iterable)
 
@@ -552,7 +540,7 @@ def tee(iterable: Iterable[Any], n: Any = 2, /) -> Any:
     """`itertools.tee(iterable, n=2)`"""
     n = host_index(n)
     if n < 0:
-        raise ValueError("n must be >= 0")
+        leave_to_c()
     if not n:
         return ()
     first: Any = iter(iterable)

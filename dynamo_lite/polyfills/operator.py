@@ -9,9 +9,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dynamo_lite.isa.typeobject import is_heap_type, tp_name
+from dynamo_lite.isa.typeobject import is_heap_type
 
-from .c_calls import is_sequence
+from .c_calls import is_sequence, leave_to_c
 from .registry import polyfill, stands_for
 
 
@@ -40,7 +40,7 @@ class attrgetter:
         self.names = (attr, *attrs)
         for name in self.names:
             if not isinstance(name, str):
-                raise TypeError("attribute name must be a string")
+                leave_to_c()
 
     def __call__(self, obj: Any, /) -> Any:
         if len(self.names) == 1:
@@ -66,7 +66,7 @@ def _attribute(obj: Any, path: str) -> Any:
 class methodcaller:
     def __init__(self, name: str, /, *args: Any, **kwargs: Any) -> None:
         if not isinstance(name, str):
-            raise TypeError("method name must be a string")
+            leave_to_c()
         self.name, self.args, self.keywords = name, args, tuple(kwargs.items())
 
     def __call__(self, obj: Any, /) -> Any:
@@ -108,7 +108,7 @@ def delitem(a: Any, b: Any, /) -> None:
 
 def _need_sequences(a: Any, b: Any) -> None:
     if not is_sequence(a) or (is_heap_type(type(a)) and not is_sequence(b)):
-        raise TypeError(f"'{tp_name(type(a))}' object can't be concatenated")
+        leave_to_c()
 
 
 @polyfill(operator.concat)

@@ -42,7 +42,7 @@ from .objects import (  # noqa: F401
 from .objects.property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
 from .objects.subclass import NATIVE_MODELS, register_native
 from .objects.super import SuperVariable
-from .protocol import markers, sequence_slots  # noqa: F401
+from .protocol import markers  # noqa: F401
 from .protocol.constant import ATOMIC_TYPES
 from .protocol.native import NativeVariable
 from .protocol.wrap import BUILDERS
@@ -56,7 +56,6 @@ from .stdlib import (  # noqa: F401
     lru_cache,
     random,
     sysmodule,
-    thread,
     typing,
 )
 

@@ -239,11 +239,17 @@ def test_aliases_of_iterators_from_outside():
 def test_errors_of_arguments():
     check_lines(
         """
+        itertools.count("a")
+        itertools.islice([1], -1)
+        itertools.islice([1], 1, 2, 0)
+        itertools.islice([1], "a")
+        itertools.tee([1], -1)
         enumerate(iterable=[], x=3)
         enumerate(x=0, y=3)
         zip([1], newarg=3)
         itertools.cycle([1], newarg=3)
-        """
+        """,
+        fullgraph=False,
     )
 
 

@@ -266,6 +266,11 @@ for _real, _stand_in in STAND_INS.items():
 # -- what stand-ins need of C
 
 
+@builtin(c_calls.leave_to_c)
+def _leave_to_c(tx: Frame) -> VariableTracker:
+    return unsupported("arguments-mismatch", tx.code.co_qualname)
+
+
 @builtin(c_calls.host_index)
 def _host_index(tx: Frame, n: VariableTracker) -> VariableTracker:
     return ConstantVariable(host_index(tx, n))
