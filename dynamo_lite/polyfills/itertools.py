@@ -26,18 +26,13 @@ class MISSING:
     """The default of a parameter without one."""
 
 
-class Stage:
-    """Base of all: iterators."""
-
-    def __iter__(self) -> Any:
-        return self
-
-
 # -- endless and repeating
 
 
 @stands_for(itertools.count)
-class count(Stage):
+class count:
+    arguments = ("current", "step")
+
     def __init__(self, start: Any = 0, step: Any = 1) -> None:
         if not is_number(start) or not is_number(step):
             leave_to_c()
@@ -50,13 +45,9 @@ class count(Stage):
         self.current = item + self.step
         return item
 
-    @staticmethod
-    def rebuild(cls: Any, current: Any, step: Any) -> Any:
-        return itertools.count.__new__(cls, current, step)
-
 
 @stands_for(itertools.repeat)
-class repeat(Stage):
+class repeat:
     def __init__(self, object: Any, times: Any = MISSING) -> None:
         self.element = object
         self.times = None if times is MISSING else max(host_index(times), 0)
@@ -74,7 +65,7 @@ class repeat(Stage):
 
 
 @stands_for(itertools.cycle)
-class cycle(Stage):
+class cycle:
     """`iterator` is None when the first pass is over."""
 
     def __init__(self, iterable: Iterable[Any], /) -> None:
@@ -111,7 +102,7 @@ class cycle(Stage):
 
 
 @stands_for(itertools.chain)
-class chain(Stage):
+class chain:
     """`iterables` is an iterator of iterables, `active` that of the one being read."""
 
     def __init__(self, /, *iterables: Iterable[Any]) -> None:
@@ -145,7 +136,7 @@ class chain(Stage):
 
 
 @stands_for(itertools.islice)
-class islice(Stage):
+class islice:
     """`position` items have been taken, the next one to give is the one at `next`."""
 
     def __init__(self, iterable: Iterable[Any], start: Any, stop: Any = MISSING, step: Any = None, /) -> None:
@@ -193,7 +184,7 @@ def _bound(value: Any, default: int | None, least: int) -> Any:
 
 
 @stands_for(itertools.accumulate)
-class accumulate(Stage):
+class accumulate:
     """`total` is there if `started`, and has not been given if `pending`."""
 
     def __init__(self, iterable: Iterable[Any], func: Any = None, *, initial: Any = None) -> None:
@@ -229,7 +220,7 @@ class accumulate(Stage):
 # -- select
 
 
-class Predicate(Stage):
+class Predicate:
     """A function that is asked about items. `decided`: it has said no."""
 
     def __init__(self, predicate: Callable[[Any], Any], iterable: Iterable[Any], /) -> None:
@@ -272,29 +263,27 @@ class dropwhile(Predicate):
 
 @stands_for(itertools.filterfalse)
 class filterfalse(Predicate):
+    arguments = ("function", "iterator")
+
     def __next__(self) -> Any:
         while True:
             item = next(self.iterator)
             if not (item if self.function is None else self.function(item)):
                 return item
 
-    @staticmethod
-    def rebuild(cls: Any, function: Any, iterator: Any) -> Any:
-        return itertools.filterfalse.__new__(cls, function, iterator)
-
 
 @stands_for(itertools.starmap)
 class starmap(Predicate):
+    arguments = ("function", "iterator")
+
     def __next__(self) -> Any:
         return self.function(*tuple(next(self.iterator)))
 
-    @staticmethod
-    def rebuild(cls: Any, function: Any, iterator: Any) -> Any:
-        return itertools.starmap.__new__(cls, function, iterator)
-
 
 @stands_for(itertools.compress)
-class compress(Stage):
+class compress:
+    arguments = ("data", "selectors")
+
     def __init__(self, data: Iterable[Any], selectors: Iterable[Any]) -> None:
         self.data = iter(data)
         self.selectors = iter(selectors)
@@ -305,16 +294,12 @@ class compress(Stage):
             if next(self.selectors):
                 return item
 
-    @staticmethod
-    def rebuild(cls: Any, data: Any, selectors: Any) -> Any:
-        return itertools.compress.__new__(cls, data, selectors)
-
 
 # -- several items for one
 
 
 @stands_for(itertools.pairwise)
-class pairwise(Stage):
+class pairwise:
     """`old` is there if `started`."""
 
     def __init__(self, iterable: Iterable[Any], /) -> None:
@@ -348,7 +333,7 @@ class pairwise(Stage):
 
 
 @stands_for(itertools.zip_longest)
-class zip_longest(Stage):
+class zip_longest:
     """An iterator that is exhausted is None; `active` are not."""
 
     def __init__(self, /, *iterables: Iterable[Any], fillvalue: Any = None) -> None:
@@ -384,7 +369,7 @@ class zip_longest(Stage):
 
 
 @stands_for(getattr(itertools, "batched", None))
-class batched(Stage):
+class batched:
     def __init__(self, iterable: Iterable[Any], n: Any, *, strict: Any = False) -> None:
         self.n = host_index(n)
         if self.n < 1:
@@ -419,10 +404,11 @@ class batched(Stage):
 
 
 @stands_for(itertools.groupby)
-class groupby(Stage):
+class groupby:
     """`key` and `item` were read last, if `has_key` and `has_item`; `target` is the key of the group, if `has_target`. Only the
     group `current` may go on reading."""
 
+    arguments = ("iterator", "function")
     initial = "advanced"
 
     def __init__(self, iterable: Iterable[Any], key: Any = None) -> None:
@@ -446,13 +432,9 @@ class groupby(Stage):
         self.target, self.has_target = self.key, True
         return self.key, _GROUPER(self, self.key)
 
-    @staticmethod
-    def rebuild(cls: Any, iterator: Any, function: Any) -> Any:
-        return itertools.groupby.__new__(cls, iterator, function)
-
 
 @stands_for(_GROUPER)
-class _grouper(Stage):
+class _grouper:
     def __init__(self, parent: Any, tgtkey: Any, /) -> None:
         self.parent = state_of(parent)
         self.target = tgtkey
@@ -499,7 +481,7 @@ class _tee_dataobject:
 
 
 @stands_for(_TEE)
-class _tee(Stage):
+class _tee:
     """One of the iterators of a `tee`: a position in what they share."""
 
     def __init__(self, iterable: Iterable[Any], /) -> None:

@@ -69,13 +69,14 @@ def stands_for(real: type | None) -> Callable[[C], C]:
     class. To the program they are objects of `real`.
 
     The decorated class has the methods of the real one that captured code may call, with the same parameters, and its fields are ordinary
-    attributes, all set by `__init__`. Two functions say how both are related:
-        rebuild(cls, field, …): a real object of class `cls` (`real` or a subclass) with these fields, called where an object leaves the
-            captured code. The parameters have the names of fields. A list or dict is still empty then: a container that only the object
-            knows is a tuple. Without `rebuild`, such an object breaks the graph.
+    attributes, all set by `__init__`. It says how both are related:
+        arguments: names of the fields with which the real class is called where an object leaves the captured code.
+        rebuild(cls, field, …): the same as a function, for a state that no such call leads to; `cls` is `real` or a subclass. The
+            parameters have the names of fields. A list or dict is still empty then: a container that only the object knows is a tuple.
+            With neither, such an object breaks the graph.
+        initial: the name of a field that has to be None or False there; an object in another state breaks the graph.
         fields_of(object): the fields of a real object that comes from outside, for objects that never change.
-    `initial` names a field that has to be None or False for `rebuild` (an object in another state breaks the graph). A class method is
-    another constructor: it fills a new object, which is its first argument.
+    A class method is another constructor: it fills a new object, which is its first argument.
     """
 
     def decorate(stand_in: C) -> C:

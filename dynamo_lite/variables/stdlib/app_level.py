@@ -8,7 +8,6 @@ the interpreter follows; the program never gets hold of that one. An object that
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +78,7 @@ class AppState(VariableTracker):
 class AppVariable(NativeVariable):
     """An object of a class with a stand-in."""
 
+    real: type
     stand_in: Any
     state: AppState
 
@@ -89,14 +89,19 @@ class AppVariable(NativeVariable):
         return self.state.children()
 
     def emit_new(self, cg: Codegen) -> None:
-        rebuild = getattr(self.stand_in, "rebuild", None)
-        initial = getattr(self.stand_in, "initial", None)
-        cls, fields = self.python_type(), self.state.fields
-        if rebuild is None or (initial is not None and fields[initial].value):
-            unsupported("reconstruct", f"a {cls.__name__} object" + " that has been advanced" * (rebuild is not None))
-        code = rebuild.__code__
-        names = code.co_varnames[1 : code.co_argcount]
-        cg.load_callable(rebuild)
+        stand_in, cls, fields = self.stand_in, self.python_type(), self.state.fields
+        initial = getattr(stand_in, "initial", None)
+        if initial is not None and fields[initial].value:
+            unsupported("reconstruct", f"a {cls.__name__} object that has been advanced")
+        if hasattr(stand_in, "rebuild"):
+            code = stand_in.rebuild.__code__
+            names = code.co_varnames[1 : code.co_argcount]
+            cg.load_callable(stand_in.rebuild)
+        elif hasattr(stand_in, "arguments"):
+            names = stand_in.arguments
+            cg.load_callable(self.real.__new__)
+        else:
+            unsupported("reconstruct", f"a {cls.__name__} object")
         cg.load_const(cls)
         for name in names:
             cg.load(fields[name])
@@ -138,7 +143,7 @@ _BASES: dict[str, type[AppVariable]] = {
 def register(real: type, stand_in: Any) -> None:
     """The model of a class, what makes its objects, and their methods."""
     base = next((base for name, base in _BASES.items() if name in vars(stand_in)), AppVariable)
-    model = type(f"{stand_in.__name__}Variable", (base,), {"cls": real, "stand_in": stand_in})
+    model = type(f"{stand_in.__name__}Variable", (base,), {"cls": real, "real": real, "stand_in": stand_in})
     constructor(real)(_filled_by(real, model, stand_in.__init__))
     NATIVE_MODELS[real] = model
     if "__new__" in vars(real):
@@ -207,22 +212,6 @@ def _field(stand_in: Any, name: str) -> Callable[[object], object]:
 
 # -- subclasses
 
-# Their `__new__` takes no keyword arguments, and ignores them in subclasses that have an `__init__` of their own.
-_NO_KEYWORDS = frozenset(
-    {
-        filter,
-        map,
-        reversed,
-        itertools.chain,
-        itertools.cycle,
-        itertools.dropwhile,
-        itertools.filterfalse,
-        itertools.islice,
-        itertools.starmap,
-        itertools.takewhile,
-    }
-)
-
 
 def register_subclasses(model: type[NativeVariable], base: type) -> None:
     """Let user classes derive from a type with a constructor."""
@@ -231,8 +220,8 @@ def register_subclasses(model: type[NativeVariable], base: type) -> None:
     @builtin(base.__new__)
     def new(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         real = cls.value
-        if real is not base and base in _NO_KEYWORDS and real.__init__ is not base.__init__:
-            kwargs = {}
+        if kwargs and real is not base and real.__init__ is not base.__init__:
+            return unsupported("arguments-mismatch", f"{base.__name__}.__new__(), which may ignore keywords")
         made = tx.call(tx.tr.type_tracker(base), list(args), kwargs)
         return made if real is base or made.python_type() is not base else _instance_of(real, made)
 
