@@ -53,7 +53,7 @@ from dynamo_lite.variables.protocol.abstract import (
 from dynamo_lite.variables.protocol.abstract import index as to_index
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NONE, ConstantVariable, boolean, fold, is_none
-from dynamo_lite.variables.protocol.dispatch import builtin, constructor, pure, refuse
+from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin, constructor, pure, refuse
 from dynamo_lite.variables.protocol.hashing import Key, hash_rule, identity_key, symbolic_key
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
@@ -583,13 +583,14 @@ for _function, _slug in {
 
 @builtin(eval, exec)
 def builtin_eval(
-    tx: Frame,
-    source: VariableTracker,
-    /,
-    globals: VariableTracker = NONE,
-    locals: VariableTracker = NONE,
-    **more: VariableTracker,
+    tx: Frame, source: VariableTracker, /, globals: VariableTracker = NONE, *more: Any, **other: Any
 ) -> VariableTracker:
     if not is_none(globals):
         return unsupported("exec-eval", "eval() or exec()")
     return tx.needs_real_frame("exec-eval", "eval() or exec() in the variables of the frame")
+
+
+REFUSED[eval] = REFUSED[exec] = (
+    "exec-eval",
+    "eval() or exec()",
+)  # called in the real frame where the variables are its own
