@@ -235,6 +235,8 @@ class GraphBuilder:
         """Whether a result takes part in autograd outside of the graph."""
         return any(map(requires_grad, self.outputs))
 
+    # -- the end
+
     def output(self, vt: VariableTracker) -> int:
         """Register the tensor or symbolic number of a tracker as an output; its index among the outputs."""
         node = self.node(vt.proxy)
