@@ -37,7 +37,6 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from .finalizers import held_at_break
 from .graph_break import BreakEmitter, FrameState, is_constant_value, is_null, operand_count
-from .locks import Taking, release
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -76,10 +75,6 @@ class Codegen:
         self.graph: Any = None  # the GraphCall
         self.graph_failed = self.asm.label()  # where its exceptions go
         self.handed: list[Any] = []  # paths of the graph's inputs that the guards hand over to it
-        self.taking: Taking | None = None
-        self.held = ""  # local with the list of the locks that are taken
-        self.lock_failed = self.asm.label()  # where exceptions go while they are
-        self.stale = self.asm.label()  # where the frame starts again as the original
         self.has_break = False
         self.needed_after: set[int] = set()  # id(tracker) of what resume functions get
 
@@ -123,8 +118,8 @@ class Codegen:
             self.asm.store_fast(name)
 
     def _is_handed_over(self, node: object) -> bool:
-        """Whether the guards pass a value to the graph. Where a lock is taken between the two, it is read again."""
-        return not self.tr.locks and is_handed_over(node)
+        """Whether the guards pass a value to the graph."""
+        return is_handed_over(node)
 
     def load(self, vt: VariableTracker) -> None:
         """Push the real object of a tracker, building it first if it is new."""
@@ -169,7 +164,6 @@ class Codegen:
         self.load(result)
         self.fill()
         self.replay()
-        self._give_back_locks()
         self.asm.return_value()
         return self.assemble()
 
@@ -191,8 +185,6 @@ class Codegen:
             self.tr.graph.output(vt)
         self.tr.graph.part_gradients([(frame.code, frame.globals.value) for frame in frames])
         self.tr.graph.finish()
-        if self.tr.locks:
-            self._take_locks()
         for vt in numbers:
             self._hold(vt)  # before anything runs that might change what it is computed from
         for node in self.tr.graph.paths_to_read():
@@ -209,39 +201,6 @@ class Codegen:
         if self.tr.mutations or self.has_break:
             self._prefetch(escaping)
         self._make_classes(made)
-
-    def _take_locks(self) -> None:
-        """Take the locks from outside, see `locks`. Raises `Unsupported` where they can't be held for the whole of the frame."""
-        locks = self.tr.locks
-        for lock in locks:
-            if lock.count or self.tr.graph.runs_foreign_code:
-                raise lock.saved
-        for lock in locks:
-            self._hold(lock)
-        asm = self.asm
-        self.held = self.new_local()
-        asm.build_list(0)
-        asm.store_fast(self.held)
-        asm.begin_try(self.lock_failed)
-        self.taking = Taking()
-        self.load_callable(self.taking)
-        asm.load_fast(self.held)
-        for lock in locks:
-            self.load(lock)
-        asm.build_tuple(len(locks))
-        asm.call(3 + self._load_call())
-        asm.jump_if(False, self.stale)
-
-    def _give_back_locks(self) -> None:
-        if self.taking is not None:
-            self._emit_release()
-            self.asm.end_try()
-
-    def _emit_release(self) -> None:
-        self.load_callable(release)
-        self.asm.load_fast(self.held)
-        self.asm.call(1)
-        self.asm.pop_top()
 
     def _load_call(self) -> int:
         """Push the tuple of cells and all arguments, as the frame was called; how many arguments."""
@@ -372,8 +331,6 @@ class Codegen:
             self.graph = GraphCall(boxed or compiled, len(sources), handed, on_failure, boxed is not None)
             self.asm.items[self.graph_call] = make_instr("LOAD_CONST", self.graph)
             self._after_failure()
-        if self.taking is not None:
-            self._after_taking()
         return self.asm.assemble(
             code.co_name,
             code.co_qualname,
@@ -412,7 +369,7 @@ class Codegen:
     def _dropped_variables(self, roots: list[Any], frames: Sequence[Frame]) -> list[str]:
         """The arguments with tensors of which nothing is left when the trace ends: the program has bound their variables anew, or deleted
         them. Only resume functions own their arguments: callers of others hold what they pass (`Python/ceval.c`, C callables)."""
-        if not is_resumed(self.code) or self.taking is not None:
+        if not is_resumed(self.code):
             return []
         root = self.tr.root_frame
         names = self.code.co_varnames[: _parameter_count(self.code)]
@@ -433,8 +390,6 @@ class Codegen:
         passed_on = asm.label()
         asm.set_location(self.code.co_firstlineno)
         asm.place(self.graph_failed)
-        if self.taking is not None:
-            self._emit_release()
         if not self.graph.boxed:
             asm.load_const(GraphFailed)
             asm.check_exc_match()
@@ -452,18 +407,6 @@ class Codegen:
         self.load_callable(Original(self.code, self.globals))
         self.asm.call(1 + self._load_call())
         self.asm.return_value()
-
-    def _after_taking(self) -> None:
-        """While the frame waited for a lock, another thread has changed what the guards say: it starts again as the original. Or
-        something was raised while locks were held."""
-        asm = self.asm
-        asm.set_location(self.code.co_firstlineno)
-        asm.place(self.stale)
-        self._emit_release()
-        self._start_again()
-        asm.place(self.lock_failed)
-        self._emit_release()
-        asm.reraise(0)
 
     # -- graph breaks
 
@@ -498,7 +441,6 @@ class Codegen:
             self._hold(handled)
         self.fill()
         self.replay()
-        self._give_back_locks()
         after = [v for state in states for v in state.values()]
         if instr.op is Op.FOR_ITER:
             after += operands
@@ -522,7 +464,6 @@ class Codegen:
             self._hold(vt)
         self.fill()
         self.replay()
-        self._give_back_locks()
         self._release(kept, kept)
         BreakEmitter(self, frames, states).resume_behind()
         return self.assemble()

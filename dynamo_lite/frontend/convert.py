@@ -619,7 +619,6 @@ class Analysis:
         self.numbers_in_texts: set[tuple[int, int]] = set()  # instructions whose texts of numbers decide something
         self.asks_by_node = False  # whether single nodes of the graph ask classes of tensors about torch functions
         self.followed_hooks: dict[int, Unsupported] = {}  # registrations of hooks that are no bodies of graphs, and why
-        self.collected = False  # garbage, because the program does that
         self.artifacts: kept.Artifacts | None = None  # what the backend makes of the graph, for later processes
         self.tr: Trace | None = None
 
@@ -892,8 +891,6 @@ class Analysis:
         self.record.steps = tr.steps
         self.record.guard_lines = tr.functions_at
         program = build_program(tr.guards, codegen.graph, codegen.handed) if codegen else build_program(tr.guards)
-        if codegen is not None and codegen.taking is not None:
-            codegen.taking.program = program
         return self._entry_of(tr.guards, program, code, needs_hook)
 
     def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:

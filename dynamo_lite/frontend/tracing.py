@@ -14,6 +14,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dynamo_lite import own_builtins, polyfills
 from dynamo_lite._eval_frame import C_STACK_FOR_ANALYSIS, c_stack_left, runs_its_code
 from dynamo_lite.config import config
 from dynamo_lite.dynamism.observed_values import is_module
@@ -140,7 +141,6 @@ class Trace:
         self.mutations: list[VariableTracker] = []
         self.changes = 0  # to objects that existed before
         self.cached: list[Any] = []  # results of functions with a cache that were followed
-        self.locks: list[Any] = []  # models of those from outside that the frame takes, in the order of the first time
         # what has to hold when it is known what escapes: `check(tr, escaping)` raises where it does not
         self.provisos: list[Any] = []
         self.profilers: list[Any] = []  # models of those that the traced code has begun and not yet ended
@@ -358,11 +358,13 @@ class Trace:
         if found is None:
             names = globals_.get("__builtins__", builtins)
             names = names.__dict__ if isinstance(names, types.ModuleType) else names
-            if "__builtins__" in globals_:
+            fixed = globals_ is own_builtins.OWN or globals_.get("__package__") == polyfills.__name__
+            if "__builtins__" in globals_ and not fixed:
                 node = self.source(self.constant_source(globals_), ir.DICT_ITEM, "__builtins__")
                 self.guard(node, ir.IS, globals_["__builtins__"])
             below = self.namespace(names) if names is not globals_ and names is not None else None
             found = GlobalsNamespace(globals_, self.constant_source(globals_), below)
+            found.is_fixed = fixed
             self.namespaces[id(globals_)] = found
         return found
 

@@ -205,7 +205,6 @@ class Lifted:
         "first_free_slot",
         "flow",
         "handler_at",
-        "has_loops",
         "index_of_offset",
         "instrs",
         "is_cell",
@@ -230,7 +229,6 @@ class Lifted:
         self.first_free_slot = len(names)
         self.local_names: tuple[str, ...] = (*names, *code.co_freevars)
         self.is_cell: tuple[bool, ...] = (*(name in cells for name in names), *(True for _ in code.co_freevars))
-        self.has_loops = any(ins.target is not None and ins.target <= i for i, ins in enumerate(instrs))
         self.flow = self.readers = None  # filled by isa.flow
 
     def instruction_at(self, i: int) -> list[Instr]:

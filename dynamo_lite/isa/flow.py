@@ -156,12 +156,6 @@ def live_slots(lifted: Lifted, index: int) -> frozenset[int]:
     return _slots(_flow(lifted)[index] & ~_cell_mask(lifted))
 
 
-def live_cells(lifted: Lifted, index: int) -> frozenset[int]:
-    """Cell and free slots that some instruction reachable from `index` touches (reads, writes or hands to a
-    closure)."""
-    return _slots(_flow(lifted)[index] & _cell_mask(lifted))
-
-
 def _slots(bits: int) -> frozenset[int]:
     return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
 

@@ -1,45 +1,21 @@
-"""Stand-ins for `bisect`. Size and items are asked of the sequence slots, which a dict and a set don't have."""
+"""Stand-ins for `bisect`."""
 
 from __future__ import annotations
 
 import bisect
-import operator
 from collections.abc import Callable
 from typing import Any
 
-from dynamo_lite.isa.typeobject import tp_name
-
+from .c_calls import is_number, is_sequence, leave_to_c
 from .registry import polyfill
-from .sequence import need_items, sequence_item, sequence_size
 
 Key = Callable[[Any], Any] | None
 
 
-def _asks_for_items_first() -> bool:
-    """Whether this CPython wants a slot for items even where it looks at none."""
-    try:
-        bisect.bisect_right(frozenset(), 0, 0, 0)  # type: ignore[call-overload]
-    except TypeError:
-        return True
-    return False
-
-
-ASKS_FOR_ITEMS_FIRST = _asks_for_items_first()
-
-
 def _bounds(a: Any, lo: int, hi: int | None) -> tuple[int, int]:
-    lo = operator.index(lo)
-    if hi is not None:
-        if not hasattr(type(hi), "__index__"):
-            raise TypeError(f"argument should be integer or None, not '{tp_name(type(hi))}'")
-        hi = operator.index(hi)
-    if lo < 0:
-        raise ValueError("lo must be non-negative")
-    if hi is None or hi == -1:
-        hi = sequence_size(a)
-    if ASKS_FOR_ITEMS_FIRST:
-        need_items(a)
-    return lo, hi
+    if not is_sequence(a) or not is_number(lo) or (hi is not None and not is_number(hi)) or lo < 0:
+        leave_to_c()
+    return lo, len(a) if hi is None or hi == -1 else hi
 
 
 @polyfill(bisect.bisect_right)
@@ -48,8 +24,7 @@ def bisect_right(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Key
     lo, hi = _bounds(a, lo, hi)
     while lo < hi:
         mid = (lo + hi) // 2
-        item = sequence_item(a, mid)
-        if x < (item if key is None else key(item)):
+        if x < (a[mid] if key is None else key(a[mid])):
             hi = mid
         else:
             lo = mid + 1
@@ -62,8 +37,7 @@ def bisect_left(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Key 
     lo, hi = _bounds(a, lo, hi)
     while lo < hi:
         mid = (lo + hi) // 2
-        item = sequence_item(a, mid)
-        if (item if key is None else key(item)) < x:
+        if (a[mid] if key is None else key(a[mid])) < x:
             lo = mid + 1
         else:
             hi = mid

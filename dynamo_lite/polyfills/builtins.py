@@ -10,9 +10,10 @@ import copyreg
 import types
 from typing import Any
 
-from dynamo_lite.isa.typeobject import is_heap_type, tp_name
+from dynamo_lite.isa.typeobject import is_heap_type
 
 from . import exceptions  # noqa: F401
+from .c_calls import leave_to_c
 from .registry import polyfill
 
 
@@ -36,7 +37,7 @@ def _common_reduce(self: Any, cls: Any, protocol: int) -> Any:
         return copyreg._reduce_ex(self, protocol)
     args, kwargs = _new_arguments(self, cls)
     if args is None and not issubclass(cls, (list, dict)) and _has_hidden_state(cls):
-        raise TypeError(f"cannot pickle '{tp_name(cls)}' object")
+        leave_to_c()
     state = self.__getstate__()
     items = iter(self) if issubclass(cls, list) else None
     pairs = iter(self.items()) if issubclass(cls, dict) else None
@@ -49,23 +50,13 @@ def _new_arguments(self: Any, cls: Any) -> Any:
     """`_PyObject_GetNewArguments`: None for the arguments of a class that names none."""
     if hasattr(cls, "__getnewargs_ex__"):
         found = self.__getnewargs_ex__()
-        if not isinstance(found, tuple):
-            raise TypeError(f"__getnewargs_ex__ should return a tuple, not '{tp_name(type(found))}'")
-        if len(found) != 2:
-            raise ValueError(f"__getnewargs_ex__ should return a tuple of length 2, not {len(found)}")
+        if not isinstance(found, tuple) or len(found) != 2:
+            leave_to_c()
         args, kwargs = found
-        if not isinstance(args, tuple):
-            what = tp_name(type(args))
-            raise TypeError(f"first item of the tuple returned by __getnewargs_ex__ must be a tuple, not '{what}'")
-        if not isinstance(kwargs, dict):
-            what = tp_name(type(kwargs))
-            raise TypeError(f"second item of the tuple returned by __getnewargs_ex__ must be a dict, not '{what}'")
-        return args, kwargs
+        return (args, kwargs) if isinstance(args, tuple) and isinstance(kwargs, dict) else leave_to_c()
     if hasattr(cls, "__getnewargs__"):
         args = self.__getnewargs__()
-        if not isinstance(args, tuple):
-            raise TypeError(f"__getnewargs__ should return a tuple, not '{tp_name(type(args))}'")
-        return args, {}
+        return (args, {}) if isinstance(args, tuple) else leave_to_c()
     return None, {}
 
 
@@ -102,7 +93,7 @@ def __module_dir__(self: Any, /) -> list[str]:
     """The module's own `__dir__`, or its names."""
     names = self.__dict__
     if not isinstance(names, dict):
-        raise TypeError(f"{type(self).__name__}.__dict__ is not a dictionary")
+        leave_to_c()
     own = names.get("__dir__")
     return own() if own is not None else list(names)
 

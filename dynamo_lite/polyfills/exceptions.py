@@ -11,29 +11,13 @@ from typing import Any
 
 from dynamo_lite.exc import CAUSE, CONTEXT, TRACEBACK
 
+from .c_calls import leave_to_c
 from .registry import polyfill
 
 _EXCEPTIONS = BaseExceptionGroup.__dict__["exceptions"]
 _MESSAGE = BaseExceptionGroup.__dict__["message"]
 
 Condition = type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool]
-
-
-def _refusal() -> tuple[str, bool]:
-    """What this CPython says about a condition that it does not take, and whether it takes callables that are no functions."""
-    group = ExceptionGroup("", [ValueError()])
-    try:
-        group.split(None)
-    except TypeError as error:
-        message = str(error)
-    try:
-        group.split(callable)
-    except TypeError:
-        return message, False
-    return message, True
-
-
-_REFUSAL, _TAKES_CALLABLES = _refusal()
 
 
 def _matcher(condition: Any) -> Callable[[BaseException], Any]:
@@ -46,9 +30,7 @@ def _matcher(condition: Any) -> Callable[[BaseException], Any]:
     elif isinstance(condition, tuple):
         if all(isinstance(cls, type) and issubclass(cls, BaseException) for cls in condition):
             return lambda exc: any(cls in type(exc).__mro__ for cls in condition)
-    elif _TAKES_CALLABLES and callable(condition):
-        return condition
-    raise TypeError(_REFUSAL)
+    leave_to_c()
 
 
 def _subset(group: BaseExceptionGroup, exceptions: list[BaseException]) -> BaseExceptionGroup | None:
@@ -57,7 +39,7 @@ def _subset(group: BaseExceptionGroup, exceptions: list[BaseException]) -> BaseE
         return None
     part = group.derive(exceptions)
     if not issubclass(type(part), BaseExceptionGroup):
-        raise TypeError("derive must return an instance of BaseExceptionGroup")
+        leave_to_c()
     TRACEBACK.__set__(part, TRACEBACK.__get__(group))
     CONTEXT.__set__(part, CONTEXT.__get__(group))
     CAUSE.__set__(part, CAUSE.__get__(group))

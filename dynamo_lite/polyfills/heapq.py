@@ -5,14 +5,13 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-from dynamo_lite.isa.typeobject import tp_name
-
+from .c_calls import leave_to_c
 from .registry import polyfill
 
 
-def _need_list(heap: Any, what: str) -> None:
+def _need_list(heap: Any) -> None:
     if not issubclass(type(heap), list):
-        raise TypeError(f"{what} must be list, not {'None' if heap is None else tp_name(type(heap))}")
+        leave_to_c()
 
 
 def _less(a: Any, b: Any) -> Any:
@@ -60,7 +59,7 @@ def _sift_up(heap: list[Any], position: int, before: Any = _less) -> None:
 @polyfill(heapq.heappush)
 def heappush(heap: list[Any], item: Any, /) -> None:
     """Push item onto the heap."""
-    _need_list(heap, "heappush() argument 1")
+    _need_list(heap)
     heap.append(item)
     _sift_down(heap, 0, len(heap) - 1)
 
@@ -68,13 +67,13 @@ def heappush(heap: list[Any], item: Any, /) -> None:
 @polyfill(heapq.heappop)
 def heappop(heap: list[Any], /) -> Any:
     """Pop the smallest item."""
-    _need_list(heap, "heappop() argument")
+    _need_list(heap)
     return _pop(heap, _less)
 
 
 @polyfill(heapq._heappop_max, check_signature=False)
 def _heappop_max(heap: list[Any], /) -> Any:
-    _need_list(heap, "_heappop_max() argument")
+    _need_list(heap)
     return _pop(heap, _more)
 
 
@@ -93,13 +92,13 @@ def _pop(heap: list[Any], before: Any) -> Any:
 @polyfill(heapq.heapreplace)
 def heapreplace(heap: list[Any], item: Any, /) -> Any:
     """Pop the smallest item, then push `item`."""
-    _need_list(heap, "heapreplace() argument 1")
+    _need_list(heap)
     return _replace(heap, item, _less)
 
 
 @polyfill(heapq._heapreplace_max, check_signature=False)
 def _heapreplace_max(heap: list[Any], item: Any, /) -> Any:
-    _need_list(heap, "_heapreplace_max() argument 1")
+    _need_list(heap)
     return _replace(heap, item, _more)
 
 
@@ -115,7 +114,7 @@ def _replace(heap: list[Any], item: Any, before: Any) -> Any:
 @polyfill(heapq.heappushpop)
 def heappushpop(heap: list[Any], item: Any, /) -> Any:
     """Push `item`, then pop the smallest."""
-    _need_list(heap, "heappushpop() argument 1")
+    _need_list(heap)
     if heap and heap[0] < item:
         item, heap[0] = heap[0], item
         _sift_up(heap, 0)
@@ -125,13 +124,13 @@ def heappushpop(heap: list[Any], item: Any, /) -> Any:
 @polyfill(heapq.heapify)
 def heapify(heap: list[Any], /) -> None:
     """Make a heap of a list, in place."""
-    _need_list(heap, "heapify() argument")
+    _need_list(heap)
     for i in reversed(range(len(heap) // 2)):
         _sift_up(heap, i)
 
 
 @polyfill(heapq._heapify_max, check_signature=False)
 def _heapify_max(heap: list[Any], /) -> None:
-    _need_list(heap, "_heapify_max() argument")
+    _need_list(heap)
     for i in reversed(range(len(heap) // 2)):
         _sift_up(heap, i, _more)

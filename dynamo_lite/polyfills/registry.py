@@ -21,19 +21,25 @@ PURE: set[Any] = set()
 POLYFILLS: dict[Any, Callable[..., Any]] = {}
 """The real callable → its stand-in."""
 
+STAND_INS: dict[type, type] = {}
+"""The real class, written in C → the class in Python that does the work of its objects in captured code."""
+
 MODULES: dict[str, str] = {
     "_bisect": "bisect",
     "_collections": "collections",
     "_functools": "functools",
+    "functools": "functools",
     "_heapq": "heapq",
     "_json": "json",
+    "itertools": "itertools",
     "json.decoder": "json",
     "builtins": "builtins",
     "math": "math",
+    "_operator": "operator",
     "nt": "posix",
     "posix": "posix",
 }
-"""Name of the module of a C function → module of this package with stand-ins for it; removed once imported."""
+"""Name of the module of a function → module of this package with stand-ins for it; removed once imported."""
 
 
 def polyfill(original: Any, *, pure: bool = False, check_signature: bool = True) -> Callable[[F], F]:
@@ -52,6 +58,32 @@ def polyfill(original: Any, *, pure: bool = False, check_signature: bool = True)
         if pure:
             PURE.add(original)
         return function
+
+    return decorate
+
+
+C = TypeVar("C", bound=type)
+
+
+def stands_for(real: type | None) -> Callable[[C], C]:
+    """Register the decorated class as what objects of the class `real` are made of in captured code; None where this CPython has no such
+    class. To the program they are objects of `real`.
+
+    The decorated class has the methods of the real one that captured code may call, with the same parameters, and its fields are ordinary
+    attributes, all set by `__init__`. It says how both are related:
+        arguments: names of the fields with which the real class is called where an object leaves the captured code.
+        rebuild(cls, field, …): the same as a function, for a state that no such call leads to; `cls` is `real` or a subclass. The
+            parameters have the names of fields. A list or dict is still empty then: a container that only the object knows is a tuple.
+            With neither, such an object breaks the graph.
+        initial: the name of a field that has to be None or False there; an object in another state breaks the graph.
+        fields_of(object): the fields of a real object that comes from outside, for objects that never change.
+    A class method is another constructor: it fills a new object, which is its first argument.
+    """
+
+    def decorate(stand_in: C) -> C:
+        if real is not None:
+            STAND_INS[real] = stand_in
+        return stand_in
 
     return decorate
 

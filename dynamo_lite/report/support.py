@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from dynamo_lite import markers
 from dynamo_lite.exc import BREAKS
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags
-from dynamo_lite.polyfills import find_polyfill
+from dynamo_lite.polyfills.registry import STAND_INS, find_polyfill
 from dynamo_lite.variables import register_models  # noqa: F401  (fills the registries)
 from dynamo_lite.variables.objects.subclass import can_instantiate, native_class
 from dynamo_lite.variables.protocol import trace_rules
@@ -32,7 +32,7 @@ NATIVE, POLYFILLED, FOLDED, GRAPH, INLINED, ENDS = "native", "polyfilled", "fold
 
 KINDS = {
     NATIVE: "has a model",
-    POLYFILLED: "a Python function of `dynamo_lite.polyfills` stands for it and is inlined",
+    POLYFILLED: "a Python function or class of `dynamo_lite.polyfills` stands for it and is inlined",
     FOLDED: "is called during capture if its arguments are constants, else it breaks",
     GRAPH: "becomes a node of the graph",
     INLINED: "is ordinary Python, followed like the program's own functions",
@@ -60,6 +60,7 @@ REASONS = {
     "__getnewargs__": "pickling",
     "__getstate__": "pickling",
     "__init_subclass__": "creation of a class",
+    "__length_hint__": "a hint for C code",
     "__new__": "instances are made by calling the class",
     "__prepare__": "creation of a class",
     "__reduce__": "pickling",
@@ -168,6 +169,8 @@ def _has_slot(value: types.WrapperDescriptorType) -> bool:
 
 
 def _class(value: type) -> Support:
+    if value in STAND_INS:
+        return Support(POLYFILLED)
     if value in CONSTRUCTORS:
         return Support(NATIVE)
     if value in PURE:

@@ -42,31 +42,21 @@ from .objects import (  # noqa: F401
 from .objects.property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
 from .objects.subclass import NATIVE_MODELS, register_native
 from .objects.super import SuperVariable
-from .protocol import markers, sequence_slots  # noqa: F401
+from .protocol import markers  # noqa: F401
 from .protocol.constant import ATOMIC_TYPES
 from .protocol.native import NativeVariable
 from .protocol.wrap import BUILDERS
 from .stdlib import (  # noqa: F401
+    app_level,
     builtins,
+    combinatorics,
     contextvars,
     functools,
-    gcmodule,
     inspect,
-    itertools,
-    itertools_groupby,
-    itertools_product,
-    itertools_select,
     lru_cache,
-    memoryfile,
-    operator,
-    pickle,
-    pythonrun,
     random,
-    reduce,
     sysmodule,
-    thread,
     typing,
-    unpickler,
 )
 
 for _cls, _model in {

@@ -77,7 +77,6 @@ def test_offsets_and_targets():
         assert 0 <= lifted.index_of_offset[instr.offset] < len(lifted.instrs)
     loop = next(instr for instr in lifted.instrs if instr.op is Op.FOR_ITER)
     assert lifted.instrs[loop.target].op is Op.LOAD_FAST
-    assert lifted.has_loops
     kw = next(instr for instr in lifted.instrs if instr.op is Op.CALL_FUNCTION_EX)
     assert kw.arg is True
     last = [instr for instr in lifted.instrs if instr.last]

@@ -6,6 +6,7 @@ import copy
 import functools
 import heapq
 import importlib
+import itertools
 import json
 import math
 import operator
@@ -301,11 +302,26 @@ def fresh(maker):
     return tuple(copy.copy(arg) if isinstance(arg, (list, dict)) else arg for arg in args)
 
 
+PAIRS = [([1, 2, 2], 2), ("abab", "b"), ({1: 2}, 1), ([1], [2]), ((1,), (2,)), (5, 1), (iter([1, 2]), 2), ("a", 1)]
+for function in (
+    operator.contains,
+    operator.concat,
+    operator.iconcat,
+    operator.delitem,
+):
+    CASES[function] = [lambda pair=pair: copy.deepcopy(pair) for pair in PAIRS]
+CASES[operator.setitem] = [lambda: ([1, 2], 1, 5), lambda: ({}, "a", 1), lambda: ([1], 7, 1), lambda: ((1,), 0, 1)]
+if hasattr(operator, "call"):
+    CASES[operator.call] = [lambda: (max, 1, 2), lambda: (5,)]
+CASES[itertools.tee] = [lambda args=args: args for args in (("ab",), ([1], 3), ((), 0), ("ab", -1), (5,), ("ab", "c"))]
+
+
 @pytest.mark.parametrize("original", CASES, ids=lambda original: original.__qualname__)
 def test_stand_in(original):
     stand_in = find_polyfill(original)
     for maker in CASES[original]:
-        assert outcome(stand_in, fresh(maker)) == outcome(original, fresh(maker)), maker()
+        found, expected = outcome(stand_in, fresh(maker)), outcome(original, fresh(maker))
+        assert found == expected or ("raised" in expected[0] and "LeftToC" in found[0]), maker()
 
 
 @pytest.mark.parametrize("original", CASES, ids=lambda original: original.__qualname__)
@@ -384,7 +400,7 @@ def test_arguments_that_do_not_fit(keywords):
 
 def test_every_stand_in_is_tested():
     ours = set(of_this_package())
-    elsewhere = {json.encoder.c_make_encoder}
+    elsewhere = {json.encoder.c_make_encoder, functools.cmp_to_key}
     missing = [
         original
         for original in ours - CASES.keys() - elsewhere

@@ -80,8 +80,6 @@ def test_sizes():
     check_lines(
         """
         sys.getsizeof(1), sys.getsizeof(1 << 90), sys.getsizeof(None), sys.getsizeof(1.5)
-        sys.getsizeof(itertools.combinations(range(5), 3))
-        it = itertools.product([1, 2], repeat=3); next(it); return sys.getsizeof(it)
         """,
         names={"sys": sys},
     )
@@ -97,6 +95,7 @@ def test_arguments_of_comparison_keys():
         functools.cmp_to_key(g=f)
         """,
         names={"f": lambda a, b: a - b},
+        fullgraph=False,
     )
 
 

@@ -15,7 +15,7 @@ TEXTS = [
     """,
     """
     try:
-        compile("x +", "file.py", "exec")
+        raise SyntaxError("invalid syntax", ("file.py", 1, 4, "x +"))
     except SyntaxError as e:
         r = str(e), e.msg, e.lineno, e.offset, e.text, e.filename
     r
@@ -78,7 +78,7 @@ def test_they_leave():
     def make(kind):
         try:
             if kind == 0:
-                compile("x +", "file.py", "exec")
+                raise SyntaxError("invalid syntax", ("file.py", 1, 4, "x +"))
             elif kind == 1:
                 b"\xff".decode("utf-8")
             else:

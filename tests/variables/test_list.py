@@ -52,7 +52,7 @@ READ = """
     xs.append.__name__, xs.__class__, type(xs), isinstance(xs, list), isinstance(xs, (int, list))
     xs.__doc__ is list.__doc__
     xs()
-    iter(xs).__length_hint__(), list(iter(xs)), next(iter(xs)), next(iter(xs[5:]), "none")
+    list(iter(xs)), next(iter(xs)), next(iter(xs[5:]), "none")
     next(xs)
     callable(xs), callable(xs.append), hasattr(xs, "append"), hasattr(xs, "add")
 """

@@ -1,5 +1,6 @@
 """The module `operator`. Needs no torch."""
 
+import copy
 import operator
 
 import pytest
@@ -8,13 +9,12 @@ from tests.helpers.capturing import same, wrapped
 
 
 class TestOperator:
-    def test_getters_are_taken_apart(self):
+    def test_taking_a_getter_apart_breaks(self):
         def program():
             made = operator.methodcaller("split", ",", maxsplit=1)
-            function, args = made.__reduce__()
-            return repr(made), function(*args)("a,b,c"), operator.itemgetter(0, -1).__reduce__()[1]
+            return copy.copy(made)("a,b,c")
 
-        same(program, whole=True)
+        same(program, breaks=["call-c-function"])
 
     def test_concatenation_of_user_sequences(self):
         class Items:

@@ -1,18 +1,14 @@
-"""`pickle.dumps` and `pickle.loads` of objects whose classes take part."""
+"""`pickle.dumps` and `pickle.loads` break the graph; `copy` follows what classes say of their pickling."""
 
 import collections
 import copy
 import functools
-import operator
 import pickle
-import sys
-import types
 
 import pytest
 
-from dynamo_lite.config import config
 from tests.helpers.capturing import same
-from tests.helpers.differential import capture, check, check_lines
+from tests.helpers.differential import check, check_lines
 
 
 class Reduced:
@@ -88,6 +84,7 @@ def test_classes_that_take_part():
         pickle.dumps(x for x in [1])
         """,
         names=NAMES,
+        fullgraph=False,
         p=pickle.HIGHEST_PROTOCOL,
     )
     check(
@@ -100,37 +97,8 @@ def test_classes_that_take_part():
             return "too deep"
         """,
         names=NAMES,
+        fullgraph=False,
     )
-
-
-class Item:
-    def __init__(self, key):
-        self.key = key
-
-    def __reduce__(self):
-        return type(self), (self.key,)
-
-
-def test_other_modules_than_there_are():
-    other = types.ModuleType("operator")
-    other.itemgetter = type("itemgetter", (Item,), {"__module__": "operator", "__qualname__": "itemgetter"})
-
-    def program():
-        before = sys.modules["operator"]
-        sys.modules["operator"] = other
-        try:
-            data = [pickle.dumps(other.itemgetter(3), protocol) for protocol in range(6)]
-            same = pickle.loads(data[0])
-            sys.modules["operator"] = before
-            return data, [*[pickle.loads(text) for text in data], same]
-        finally:
-            sys.modules["operator"] = before
-
-    data, made = program()
-    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        again, copies = capture(program)()
-    assert again == data
-    assert [type(x) for x in copies] == [type(x) for x in made] == [operator.itemgetter] * 6 + [other.itemgetter]
 
 
 class Plain:
@@ -160,7 +128,7 @@ class TestPickle:
                 list(positions),
             )
 
-        same(program, whole=True)
+        same(program, breaks=["call-c-function"])
 
     def test_code_of_the_program_does_not_run_during_the_analysis(self):
         def program():

@@ -186,7 +186,7 @@ class TestDataclasses:
                 Q.__slots__,
             )
 
-        same(program, whole=True)
+        same(program)  # `dataclasses` makes methods by `exec`
 
 
 @pytest.mark.usefixtures("pure_python")

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import mro_of
+from dynamo_lite.isa.typeobject import is_heap_type, mro_of
 from dynamo_lite.variables.protocol.abstract import get_item, length, type_name
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
-from dynamo_lite.variables.protocol.dispatch import constructor, method
-from dynamo_lite.variables.protocol.native import NativeVariable, host_index, host_int, load_filled, same_or_equal
+from dynamo_lite.variables.protocol.dispatch import constructor
+from dynamo_lite.variables.protocol.native import NativeVariable, host_int, load_filled, same_or_equal
 from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
@@ -63,14 +63,6 @@ class IteratorVariable(NativeVariable):
             unsupported(
                 "iterator-state", f"a {self.cls.__name__} from outside that an enumerate object goes through as well"
             )
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        """The result of `__reduce__`: host values with trackers in them."""
-        raise NotImplementedError
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        """`__setstate__`"""
-        raise NotImplementedError
 
     def children(self) -> Any:
         return [part for name in self.parts if (part := getattr(self, name)) is not None]
@@ -117,18 +109,6 @@ class ListIterator(IteratorVariable):
             return items[i]
         self.seq = None
         return None
-
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        return 0 if self.seq is None else max(len(self.seq.items) - self.index, 0)
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return (iter, (self.base(),)) if self.seq is None else (iter, (self.seq,), self.index)
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            self.index = min(max(i, 0), len(self.seq.items))
 
     def emit_new(self, cg: Codegen) -> None:
         if self.seq is not None:
@@ -178,27 +158,6 @@ class ConstantIterator(IteratorVariable):
             return ConstantVariable(self.values[i])
         self.seq = None
         return None
-
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        return 0 if self.seq is None else self.size - self.index
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        if isinstance(self.seq, ConstantVariable):
-            host = iter(self.values)
-            host.__setstate__(self.index)
-            return host.__reduce__()
-        if self.seq is not None:
-            return iter, (self.seq,), self.index
-        host = iter(self.values[:0])
-        next(host, None)
-        return host.__reduce__()
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            start = self.index if RELATIVE_STATE and isinstance(self.values, range) else 0
-            self.index = min(start + max(i, 0), self.size)
 
     def emit_new(self, cg: Codegen) -> None:
         base = type(self.values)
@@ -261,14 +220,6 @@ class SequenceIteratorVariable(IteratorVariable):
         self.index += 1
         return item
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return (iter, ((),)) if self.seq is None else (iter, (self.seq,), self.index)
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            self.index = max(i, 0)
-
     def emit_new(self, cg: Codegen) -> None:
         emit_position(cg, self.seq, self.index, list)
 
@@ -293,9 +244,6 @@ class CallIterator(IteratorVariable):
             self.function = None
             return None
         return result
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return (iter, ((),)) if self.function is None else (iter, (self.function, self.sentinel))
 
     def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(iter)
@@ -339,31 +287,6 @@ class ReversedVariable(IteratorVariable):
                 return None
             raise
 
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        if self.seq is None:
-            return 0
-        position = self.index + 1
-        return position if host_int(length(tx, self.seq)) >= position else 0
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        if self.base is reversed:
-            cls = self.python_type()
-            return (cls, ((),)) if self.seq is None else (cls, (self.seq,), self.index)
-        if self.seq is None or self.index < 0:
-            host = reversed([None])  # CPythons differ in what they say about one that has given its last item
-            next(host)
-            next(host if self.seq is None else iter(()), None)
-            parts = host.__reduce__()
-            if len(parts) == 2:
-                return parts
-        return reversed, (self.seq,), self.index
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            self.index = max(min(i, host_int(length(tx, self.seq)) - 1), -1)
-
     def emit_new(self, cg: Codegen) -> None:
         if self.python_type() is not self.base:
             unsupported("reconstruct", f"a {self.python_type().__name__} object")
@@ -402,24 +325,6 @@ def new_reversed(tx: Frame, cls: VariableTracker, sequence: VariableTracker, /) 
 def is_mapping(v: VariableTracker) -> bool:
     """True for dicts and mapping proxies: they have subscripts, and are no sequences."""
     return issubclass(v.python_type(), (dict, type(type.__dict__)))
-
-
-@method(
-    *(
-        t.__length_hint__
-        for t in (
-            *LIST_ITERATORS.values(),
-            type(reversed([])),
-            reversed,
-            type(iter("")),
-            type(iter("é")),
-            type(iter(b"")),
-            type(iter(range(0))),
-        )
-    )
-)
-def iterator_length_hint(tx: Frame, self: VariableTracker, /) -> VariableTracker:
-    return ConstantVariable(self.remaining(tx))
 
 
 # -- iterators that exist before the frame
@@ -475,11 +380,6 @@ class SourcedIterator(IteratorVariable):
             found = tx.tr.heap.get(id(container))
             if found is not None and found.__dict__.get("mutated"):
                 unsupported("iterator-state", "the container of an iterator from outside was changed")
-
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        tx.tr.guard(self.node, ir.LEN, len(self.items))
-        return len(self.items) - self.consumed
 
     is_moved_first = True
 
@@ -561,6 +461,18 @@ class OpaqueIterator(IteratorVariable):
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         return unsupported("iterator-state", self.cls.__name__)
+
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
+        self._refuse_attributes(name)
+        return super().tp_getattro(tx, name)
+
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
+        self._refuse_attributes(name)
+        super().tp_setattro(tx, name, value)
+
+    def _refuse_attributes(self, name: str) -> None:
+        if is_heap_type(self.cls):  # an instance of a class of the program, which has a `__dict__`
+            unsupported("attribute-of-unknown-object", f"{self.cls.__name__}.{name}")
 
     def refuses(self, method: Any) -> bool:
         return method.__name__ not in ("__iter__", "__next__")

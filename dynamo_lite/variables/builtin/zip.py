@@ -9,7 +9,6 @@ Mirrors `Python/bltinmodule.c`, `Objects/enumobject.c`.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -120,12 +119,6 @@ class ZipVariable(ManyIterators):
                 plural = " " if k == 1 else "s 1-"
                 tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return (self.python_type(), tuple(self.iterators), *([True] if self.strict else []))
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        self.strict = is_true(tx, state)
-
     def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, zip, *self.iterators, **({"strict": True} if self.strict else {}))
 
@@ -172,9 +165,6 @@ class MapVariable(ManyIterators):
             args.append(item)
         return call_or_stop(tx, self.function, args)
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return self.python_type(), (self.function, *self.iterators)
-
     def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, map, self.function, *self.iterators)
 
@@ -193,14 +183,12 @@ def build_map(tr: Trace, value: object, source: GuardNode | None) -> MapVariable
 
 
 class FilterVariable(IteratorVariable):
-    """`filter(function or None, iterable)`, and `itertools.filterfalse`; `base` is which."""
+    """`filter(function or None, iterable)`."""
 
+    cls = filter
     parts = ("function", "iterator")
 
-    def __init__(
-        self, base: type, function: VariableTracker, iterator: VariableTracker, source: GuardNode | None = None
-    ) -> None:
-        self.cls = self.base = base
+    def __init__(self, function: VariableTracker, iterator: VariableTracker, source: GuardNode | None = None) -> None:
         self.function = function
         self.iterator = iterator
         self.source = source
@@ -211,35 +199,25 @@ class FilterVariable(IteratorVariable):
             verdict = item if by_truth else call_or_stop(tx, self.function, [item])
             if verdict is None:
                 return None
-            if is_true(tx, verdict) is (self.base is filter):
+            if is_true(tx, verdict):
                 return item
         return None
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return self.python_type(), (self.function, self.iterator)
-
     def emit_new(self, cg: Codegen) -> None:
-        emit_instance(cg, self, self.base, self.function, self.iterator)
+        emit_instance(cg, self, filter, self.function, self.iterator)
 
 
 @constructor(filter)
 def new_filter(
     tx: Frame, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
 ) -> FilterVariable:
-    return FilterVariable(filter, function, get_iter(tx, iterable))
-
-
-@constructor(itertools.filterfalse)
-def new_filterfalse(
-    tx: Frame, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
-) -> FilterVariable:
-    return FilterVariable(itertools.filterfalse, function, get_iter(tx, iterable))
+    return FilterVariable(function, get_iter(tx, iterable))
 
 
 @builds(filter)
 def build_filter(tr: Trace, value: object, source: GuardNode | None) -> FilterVariable:
     function, iterator = wrapped_args(tr, value, source)
-    return FilterVariable(filter, function, iterator, source)
+    return FilterVariable(function, iterator, source)
 
 
 # -- enumerate
@@ -272,9 +250,6 @@ class EnumerateVariable(IteratorVariable):
 
     def children(self) -> Any:
         return [self.iterator, self.count]
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return self.python_type(), (self.iterator, self.count)
 
     def emit_new(self, cg: Codegen) -> None:
         emit_instance(cg, self, enumerate, self.iterator, self.count)

@@ -42,7 +42,6 @@ from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, HANDLERS, PURE
 from dynamo_lite.variables.protocol.getargs import argument_error, fits, ignores_keywords
 from dynamo_lite.variables.protocol.markers import refuse_marked
 from dynamo_lite.variables.protocol.native import object_repr, optional_attr
-from dynamo_lite.variables.protocol.reimported_c_modules import adopt_owner, first_copy
 from dynamo_lite.variables.protocol.slots import SLOTDEFS, call_slot
 from dynamo_lite.variables.protocol.wrap import builds
 
@@ -102,6 +101,8 @@ class FunctionVariable(VariableTracker):
         real = self.value.__defaults__ if self.value is not MISSING else None
         if self.source is None:
             return []
+        if self.globals.is_fixed:
+            return [tx.tr.build_constant_object(v) for v in real or ()]
         node = tx.tr.source(self.source, ir.FUNC_DEFAULTS, None)
         if real is None:
             tx.tr.guard(node, ir.IS, None)
@@ -116,6 +117,8 @@ class FunctionVariable(VariableTracker):
         real = self.value.__kwdefaults__ if self.value is not MISSING else None
         if self.source is None:
             return None
+        if self.globals.is_fixed:
+            return tx.tr.build_constant_object(real[name]) if real and name in real else None
         node = tx.tr.source(self.source, ir.FUNC_KWDEFAULTS, None)
         if real is None:
             tx.tr.guard(node, ir.IS, None)
@@ -155,7 +158,7 @@ class FunctionVariable(VariableTracker):
 
     def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         """(function, arguments) if calling this object is exactly a call of a Python function."""
-        return (self, args) if self.globals.resumable else None
+        return self, args
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.tr.inline(tx, self, args, kwargs, False)
@@ -180,17 +183,16 @@ class FunctionVariable(VariableTracker):
 
     def children(self) -> Any:
         return [
-            *self.globals.parts(),
             *self.closure,
             *self.made.values(),
             *([self.dict] if self.dict is not None else []),
         ]
 
     def emit_new(self, cg: Codegen) -> None:
-        made, own_builtins = self.made, self.globals.own_builtins
-        cg.load_callable(types.FunctionType if own_builtins is None else function_with_builtins)
+        made = self.made
+        cg.load_callable(types.FunctionType)
         cg.load_const(self.code)
-        self.globals.emit_dict(cg)
+        cg.load_const(self.globals.value)
         cg.load_const(self.code.co_name)
         cg.load(made.get("__defaults__", ConstantVariable(None)))
         for cell in self.closure:
@@ -199,9 +201,7 @@ class FunctionVariable(VariableTracker):
             cg.asm.build_tuple(len(self.closure))
         else:
             cg.load_const(None)
-        if own_builtins is not None:
-            cg.load(own_builtins)
-        cg.asm.call(5 if own_builtins is None else 6)
+        cg.asm.call(5)
 
     def emit_fill(self, cg: Codegen) -> None:
         self._emit_members(cg, [name for name in self.made if name != "__defaults__"])
@@ -219,19 +219,6 @@ class FunctionVariable(VariableTracker):
             cg.load(self.made[name])
             cg.load(self)
             cg.asm.store_attr(name)
-
-
-def function_with_builtins(
-    code: types.CodeType, globals_: dict[str, Any], name: str, defaults: Any, closure: tuple, builtins: dict[str, Any]
-) -> types.FunctionType:
-    """A function takes its builtins from its globals when it is made: here these may be filled only later."""
-    if "__builtins__" in globals_:
-        return types.FunctionType(code, globals_, name, defaults, closure)
-    globals_["__builtins__"] = builtins
-    try:
-        return types.FunctionType(code, globals_, name, defaults, closure)
-    finally:
-        del globals_["__builtins__"]
 
 
 _ATTRIBUTE_OF_FLAG = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__", 16: "__annotate__"}
@@ -325,20 +312,19 @@ def make_function(
     for flag, value in ((1, defaults), (2, kwdefaults), (4, annotations)):
         if value is not None:
             function.set_made_attribute(tx, flag, value)
-    if not tx.globals.resumable:  # its globals may be filled later than it is made
-        function.made["__module__"] = tx.globals.load(tx, "__name__") or ConstantVariable(None)
     return function
 
 
 @builds(types.FunctionType)
 def build_function(tr: Trace, value: types.FunctionType, source: GuardNode | None) -> FunctionVariable:
-    tr.guard(tr.source(source, ir.FUNC_CODE, None), ir.IS, value.__code__)
+    namespace = tr.namespace_of(value)
+    if source.kind != ir.CONST or not namespace.is_fixed:
+        tr.guard(tr.source(source, ir.FUNC_CODE, None), ir.IS, value.__code__)
     closure = []
     if value.__closure__:
         node = tr.source(source, ir.FUNC_CLOSURE, None)
         closure = [tr.wrap(cell, tr.source(node, ir.INDEX, i)) for i, cell in enumerate(value.__closure__)]
     # The globals of a function can't be replaced; other functions with the same code may have others.
-    namespace = tr.namespace_of(value)
     if source.kind != ir.CONST:
         tr.guard(tr.source(source, ir.ATTR, "__globals__"), ir.IS, value.__globals__)
     return FunctionVariable(value.__code__, namespace, closure, value, source)
@@ -497,11 +483,6 @@ class BuiltinVariable(DescriptorVariable):
             return call_host(tx, fn, args, kwargs)
         if pure and len(args) == 2 and declines(fn, args):
             return ConstantVariable(NotImplemented)
-        if adopt_owner(fn):
-            return self.tp_call(tx, args, kwargs)
-        known = first_copy(fn)
-        if known is not None:
-            return BuiltinVariable(known).tp_call(tx, args, kwargs)
         return tx.tr.call_foreign(tx, fn, args, kwargs)
 
 

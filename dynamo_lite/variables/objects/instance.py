@@ -46,7 +46,6 @@ from dynamo_lite.variables.protocol.descr import (
     type_lookup,
 )
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, method
-from dynamo_lite.variables.protocol.reimported_c_modules import adopt
 from dynamo_lite.variables.protocol.slot_functions import UserSlots, defines, special
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
@@ -506,8 +505,6 @@ def object_class(tx: Frame, self: VariableTracker) -> VariableTracker:
 @builds_subclasses(object)
 def build_instance(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
     cls = type(value)
-    if any(adopt(base) for base in mro_of(cls)):  # built anew, now that there is a model
-        return tr.build(value, source)
     tr.guard(source, ir.TYPE_IS, cls)
     model = tr.instance_class(cls)
     return model(cls, value, source)

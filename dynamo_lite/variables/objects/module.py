@@ -42,8 +42,7 @@ def is_module_level(value: object) -> bool:
 class GlobalsNamespace(VariableTracker):
     """The globals of a function as LOAD_GLOBAL and STORE_GLOBAL see them. `value` is the real dictionary."""
 
-    resumable = True  # a resume function can have these globals
-    own_builtins = None
+    is_fixed = False  # those of our own stand-ins, which nobody changes: no guard looks at them
 
     def __init__(
         self, value: dict[str, Any], source: GuardNode | None, builtins: GlobalsNamespace | None = None
@@ -76,8 +75,12 @@ class GlobalsNamespace(VariableTracker):
         if found is not None or name in self.stored:
             return found
         tr = tx.tr
+        if self.is_fixed and name in self.value:
+            found = self.loaded[name] = tr.build_constant_object(self.value[name])
+            return found
         if name not in self.value:
-            tr.guard(self.source, ir.LACKS_KEY, name)
+            if not self.is_fixed:
+                tr.guard(self.source, ir.LACKS_KEY, name)
             return None
         node = tr.source(self.source, ir.DICT_ITEM, name)
         tr.expect(node)
@@ -117,14 +120,6 @@ class GlobalsNamespace(VariableTracker):
     def as_dict(self, tx: Frame) -> VariableTracker:
         """`__globals__` of a function."""
         return tx.tr.wrap(self.value, tx.tr.constant_source(self.value))
-
-    def parts(self) -> Any:
-        """The objects that generated code has to build for a function with these globals."""
-        return ()
-
-    def emit_dict(self, cg: Codegen) -> None:
-        """Push the dictionary."""
-        cg.load_const(self.value)
 
     def children(self) -> Any:
         return [v for v in self.stored.values() if v is not None]

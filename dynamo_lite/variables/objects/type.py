@@ -25,7 +25,6 @@ from dynamo_lite.variables.protocol.descr import GETSETS, attribute_name, forget
 from dynamo_lite.variables.protocol.dispatch import CONSTRUCTORS, PURE, builtin, method
 from dynamo_lite.variables.protocol.markers import refuse_marked
 from dynamo_lite.variables.protocol.native import emit_call, readonly
-from dynamo_lite.variables.protocol.reimported_c_modules import adopt
 from dynamo_lite.variables.protocol.slot_functions import UserSlots, special
 from dynamo_lite.variables.protocol.wrap import builds, builds_subclasses
 
@@ -309,8 +308,6 @@ def type_call(
     real = cls.value
     refuse_marked(real)
     handler = CONSTRUCTORS.get(real)
-    if handler is None and adopt(real):
-        handler = CONSTRUCTORS.get(real)
     if handler is not None:
         return call_handler(tx, real, handler, [cls, *args], kwargs)
     if real in PURE and is_constant(*args, *kwargs.values()):

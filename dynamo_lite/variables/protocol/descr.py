@@ -10,6 +10,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite import polyfills
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer
@@ -23,6 +24,7 @@ from dynamo_lite.isa.typeobject import (
     is_written_in_c,
     lookup,
     member_descriptor,
+    module_of,
     mro_of,
     qualname_of,
     tp_name,
@@ -49,6 +51,9 @@ def type_lookup(cls: type, name: str) -> Any:
     return lookup(cls, name, ABSENT)
 
 
+_STAND_INS = f"{polyfills.__name__}."
+
+
 def type_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | None:
     """The tracker of what the MRO of `cls` has under `name` (unbound), guarded; None if nothing."""
     tr = tx.tr
@@ -64,8 +69,8 @@ def type_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | None:
         return result
     raw = type_lookup(cls, name)
     node = None
-    if flags(cls) & Py_TPFLAGS_IMMUTABLETYPE:
-        # A static type of C: its attributes can't be changed.
+    if flags(cls) & Py_TPFLAGS_IMMUTABLETYPE or str(module_of(cls)).startswith(_STAND_INS):
+        # A static type of C: its attributes can't be changed. Nobody changes those of our own stand-ins.
         result = tr.wrap(raw, tr.constant_source(raw)) if raw is not ABSENT else None
     else:
         node = tr.source(tr.constant_source(cls), ir.TYPE_ATTR, name)

@@ -11,7 +11,6 @@ import _thread
 import collections
 import collections.abc
 import functools
-import itertools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,6 @@ from dynamo_lite.variables.builtin.iter import (
 from dynamo_lite.variables.builtin.list import ListVariable, iterate, sorted_items
 from dynamo_lite.variables.builtin.number import LONG_TEXT
 from dynamo_lite.variables.builtin.text import format_object
-from dynamo_lite.variables.builtin.zip import FilterVariable
 from dynamo_lite.variables.objects import namespace, weakref  # noqa: F401  (they register what they model)
 from dynamo_lite.variables.objects.subclass import NATIVE_MODELS, NATIVES
 from dynamo_lite.variables.protocol.abstract import (
@@ -39,7 +37,6 @@ from dynamo_lite.variables.protocol.abstract import (
     COMPARE_OPS,
     UNARY_OPS,
     binary_op,
-    contains,
     get_attr,
     get_item,
     get_iter,
@@ -49,33 +46,27 @@ from dynamo_lite.variables.protocol.abstract import (
     length,
     richcompare,
     set_attr,
-    set_item,
     type_name,
     unary_op,
     unpack,
 )
 from dynamo_lite.variables.protocol.abstract import index as to_index
-from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NONE, ConstantVariable, boolean, fold, is_none
 from dynamo_lite.variables.protocol.deferred_str import LateText
-from dynamo_lite.variables.protocol.dispatch import builtin, constructor, pure, refuse
+from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin, constructor, pure, refuse
 from dynamo_lite.variables.protocol.hashing import Key, hash_rule, identity_key, symbolic_key
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
     atom_value,
     emit_call,
     host_index,
-    host_int,
     object_repr,
     object_str,
     optional_attr,
     repr_text,
     run,
-    same_or_equal,
 )
-
-from .itertools_product import CombinatoricVariable
-from .itertools_select import WhileVariable
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -87,14 +78,6 @@ for _model, _types in {
     ReversedVariable: (reversed, type(reversed([]))),
     DictIterator: ITERATOR_TYPES.values(),
     DequeIterator: (type(iter(collections.deque())), type(reversed(collections.deque()))),
-    FilterVariable: (filter, itertools.filterfalse),
-    WhileVariable: (itertools.takewhile, itertools.dropwhile),
-    CombinatoricVariable: (
-        itertools.product,
-        itertools.permutations,
-        itertools.combinations,
-        itertools.combinations_with_replacement,
-    ),
     **{model: [cls for (_, kind), cls in VIEW_TYPES.items() if kind == name] for name, model in VIEW_MODELS.items()},
 }.items():
     NATIVE_MODELS.update(dict.fromkeys(_types, _model))
@@ -598,99 +581,6 @@ _one(operator.truth)(lambda tx, a: boolean(is_true(tx, a)))
 _one(operator.index)(to_index)
 
 
-@builtin(operator.contains)
-def operator_contains(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    return boolean(is_true(tx, contains(tx, a, b)))
-
-
-@builtin(operator.setitem)
-def operator_setitem(tx: Frame, a: VariableTracker, b: VariableTracker, c: VariableTracker, /) -> VariableTracker:
-    set_item(tx, a, b, c)
-    return NONE
-
-
-@builtin(operator.delitem)
-def operator_delitem(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    set_item(tx, a, b, None)
-    return NONE
-
-
-def is_sequence(v: VariableTracker) -> bool:
-    """`PySequence_Check`"""
-    return not issubclass(v.python_type(), dict) and (v.sq_item is not None or v.mp_subscript is not None)
-
-
-def _concatenate(function: Any, operation: Any) -> None:
-    @builtin(function)
-    def concatenate(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-        if a.sq_concat is None and not (is_sequence(a) and is_sequence(b)):
-            return tx.raises(TypeError, f"'{type_name(a)}' object can't be concatenated")
-        return binary_op(tx, operation, a, b)
-
-
-_concatenate(operator.concat, operator.add)
-_concatenate(operator.iconcat, operator.iadd)
-
-
-@builtin(operator.countOf)
-def operator_count_of(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    return ConstantVariable(sum(same_or_equal(tx, item, b) for item in iterated(tx, a)))
-
-
-@builtin(operator.indexOf)
-def operator_index_of(tx: Frame, a: VariableTracker, b: VariableTracker, /) -> VariableTracker:
-    iterator = get_iter(tx, a)
-    i = 0
-    while (item := iter_next(tx, iterator)) is not None:
-        if same_or_equal(tx, item, b):
-            return ConstantVariable(i)
-        i += 1
-    return tx.raises(ValueError, "sequence.index(x): x not in sequence")
-
-
-if hasattr(operator, "call"):
-
-    @builtin(operator.call)
-    def operator_call(
-        tx: Frame, obj: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
-    ) -> VariableTracker:
-        return tx.call(obj, list(args), kwargs)
-
-
-@builtin(operator.length_hint)
-def operator_length_hint(tx: Frame, obj: VariableTracker, default: VariableTracker | None = None, /) -> VariableTracker:
-    if default is not None and not issubclass(default.python_type(), int):
-        return tx.raises(TypeError, f"'{type_name(default)}' object cannot be interpreted as an integer")
-    found = _length_or_hint(tx, obj)
-    return found if found is not None else ConstantVariable(0) if default is None else default
-
-
-def _length_or_hint(tx: Frame, obj: VariableTracker) -> VariableTracker | None:
-    """`PyObject_LengthHint` without a default: a TypeError counts as no answer."""
-    if obj.sq_length is not None or obj.mp_length is not None or isinstance(obj, ConstantVariable):
-        try:
-            return length(tx, obj)
-        except ObservedException as error:
-            if not issubclass(error.exc.python_type(), TypeError):
-                raise
-    hint = tx.tr.lookup_special(tx, obj, "__length_hint__")
-    if hint is None:
-        return None
-    try:
-        found = tx.call(hint, [])
-    except ObservedException as error:
-        if not issubclass(error.exc.python_type(), TypeError):
-            raise
-        return None
-    if found.value is NotImplemented:
-        return None
-    if not issubclass(found.python_type(), int):
-        tx.raises(TypeError, f"__length_hint__ must be an integer, not {type_name(found)}")
-    if host_int(found) < 0:
-        tx.raises(ValueError, "__length_hint__() should return >= 0")
-    return found
-
-
 # -- what ends the graph
 
 for _function, _slug in {
@@ -698,5 +588,22 @@ for _function, _slug in {
     open: "call-io",
     breakpoint: "debugger",
     __import__: "import",
+    compile: "exec-eval",
+    print: "call-print",
 }.items():
     refuse(_slug, _function, context=f"{_function.__name__}()")
+
+
+@builtin(eval, exec)
+def builtin_eval(
+    tx: Frame, source: VariableTracker, /, globals: VariableTracker = NONE, *more: Any, **other: Any
+) -> VariableTracker:
+    if not is_none(globals):
+        return unsupported("exec-eval", "eval() or exec()")
+    return tx.needs_real_frame("exec-eval", "eval() or exec() in the variables of the frame")
+
+
+REFUSED[eval] = REFUSED[exec] = (
+    "exec-eval",
+    "eval() or exec()",
+)  # called in the real frame where the variables are its own

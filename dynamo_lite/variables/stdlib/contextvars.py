@@ -1,8 +1,8 @@
 """Context variables.
 
-Input: a real `ContextVar`, or a `Token` of one. Output: `ContextVarVariable`, `TokenVariable`.
+Input: a real `ContextVar`. Output: `ContextVarVariable`, and `TokenVariable` for what its `set` returns.
 Invariant: what a variable is in the context of the call is guarded when it is first asked for; what the traced code sets is set after the
-graph, in the same order, so that a token that goes on is the one that its `set` has returned.
+graph, in the same order. A token that leaves the trace breaks it at its `set`, and so does one that comes from outside where it is used.
 Mirrors `Python/context.c`.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.exception_instance import make_exception
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
 from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import method
@@ -44,14 +44,9 @@ def default_of(var: Any) -> Any:
         return UNSET
 
 
-def is_used(token: object) -> bool:
-    """Whether `reset` has been called with a token: only its text tells."""
-    return Token.__repr__(token).startswith("<Token used ")
-
-
 class ContextVarVariable(NativeVariable):
-    """A `ContextVar`. `now` is what it is set to: None as long as nobody has asked, and for nothing. `effects` are the calls of `set`, as
-    their tokens, and those of `reset` for which there is no `set` here."""
+    """A `ContextVar`. `now` is what it is set to: None as long as nobody has asked, and for nothing. `effects` are the calls of `set`
+    that no `reset` has undone, as their tokens."""
 
     cls = ContextVar
 
@@ -62,7 +57,7 @@ class ContextVarVariable(NativeVariable):
         self.effects: list[TokenVariable] = []
 
     def children(self) -> Any:
-        return [vt for token in self.effects for vt in (token, token.set_to) if vt is not None]
+        return [token.set_to for token in self.effects]
 
     def describe(self) -> str:
         return f"ContextVar {self.value.name}"
@@ -91,74 +86,32 @@ class ContextVarVariable(NativeVariable):
         return bool(self.effects)
 
     def emit_update(self, cg: Codegen) -> None:
-        """The calls, in order. Those whose tokens go on have been made with them."""
         for token in self.effects:
-            if token.set_to is None:
-                emit_call(cg, ContextVar.reset, self, token)
-            elif id(token) not in cg.loaded:
-                emit_call(cg, ContextVar.set, self, token.set_to)
-            else:
-                continue
+            emit_call(cg, ContextVar.set, self, token.set_to)
             cg.asm.pop_top()
 
 
 class TokenVariable(NativeVariable):
-    """A `Token`: of a `set` in the traced code (`set_to` is what to), or from outside. `old` is None where the variable was not set.
-    `saved` is the break that making the token after the graph saves."""
+    """The `Token` of a `set` in the traced code; `old` is None where the variable was not set before. `saved` is the break at
+    that `set`."""
 
     cls = Token
     saved: Unsupported
 
-    def __init__(self, var: ContextVarVariable, old: VariableTracker | None, set_to: VariableTracker | None) -> None:
+    def __init__(self, var: ContextVarVariable, old: VariableTracker | None, set_to: VariableTracker) -> None:
         self.var, self.old, self.set_to = var, old, set_to
-        self.is_used = False
-        self.source = None
-        self.value = MISSING
 
     def children(self) -> Any:
-        return [self.var, *([] if self.set_to is None else [self.set_to])]
-
-    def emit_update(self, cg: Codegen) -> None:
-        """Using one from outside is a call of its variable."""
+        return [self.var, self.set_to]
 
     def emit_new(self, cg: Codegen) -> None:
-        """Emit the token. If the variable has been changed by this call alone, it is the real token of that call; for a used one it is an
-        equal one."""
-        if self.is_used and not self.var.effects and self.set_to is not None:
-            cg.load_callable(used_token)
-            cg.load(self.var)
-            cg.load(self.set_to)
-            cg.asm.call(2)
-        elif self.var.effects == [self] and self.set_to is not None:
-            emit_call(cg, ContextVar.set, self.var, self.set_to)
-        else:
-            raise self.saved
-
-
-def used_token(var: Any, value: object) -> Any:
-    """A token that has been used."""
-    token = var.set(value)
-    var.reset(token)
-    return token
+        raise self.saved
 
 
 @builds(ContextVar)
 def build_context_var(tr: Trace, value: object, source: GuardNode | None) -> ContextVarVariable:
     tr.guard(source, ir.IS, value)
     return ContextVarVariable(value, source)
-
-
-@builds(Token)
-def build_token(tr: Trace, value: Any, source: GuardNode | None) -> TokenVariable:
-    tr.guard(source, ir.TYPE_IS, Token)
-    tr.guard(tr.source(source, ir.CALL, is_used), ir.IS, is_used(value))
-    var = tr.wrap(value.var, tr.source(source, ir.ATTR, "var"))
-    old = value.old_value
-    node = tr.source(source, ir.ATTR, "old_value")
-    tr.guard(node, ir.IS if old is Token.MISSING else ir.IS_NOT, Token.MISSING)
-    token = TokenVariable(var, None if old is Token.MISSING else tr.wrap(old, node), None)
-    token.value, token.source, token.is_used = value, source, is_used(value)
-    return token
 
 
 _NOT_GIVEN = ConstantVariable(None)
@@ -187,18 +140,12 @@ def context_var_set(tx: Frame, self: ContextVarVariable, value: VariableTracker,
 
 @method(ContextVar.reset)
 def context_var_reset(tx: Frame, self: ContextVarVariable, token: VariableTracker, /) -> VariableTracker:
-    if not isinstance(token, TokenVariable) or token.var is not self or token.is_used:
-        return unsupported("uncaught-exception", "ContextVar.reset")  # the error's text has addresses
-    if token.source is not None:
-        tx.tr.mutating(token)
-    tx.tr.mutating(self)
-    if self.effects[-1:] == [token]:
-        self.effects.pop()
-    elif token.source is not None:
-        self.effects.append(token)
-    else:
+    if not isinstance(token, TokenVariable):
+        return unsupported("call-c-function", "ContextVar.reset with a token from outside")
+    if self.effects[-1:] != [token]:
         raise token.saved
-    token.is_used = True
+    tx.tr.mutating(self)
+    self.effects.pop()
     self.is_known, self.now = True, token.old
     return NONE
 
@@ -209,13 +156,3 @@ def context_var_reset(tx: Frame, self: ContextVarVariable, token: VariableTracke
 @getset(ContextVar.name)
 def context_var_name(tx: Frame, self: ContextVarVariable) -> VariableTracker:
     return ConstantVariable(self.value.name)
-
-
-@getset(Token.var)
-def token_var(tx: Frame, self: TokenVariable) -> VariableTracker:
-    return self.var
-
-
-@getset(Token.old_value)
-def token_old_value(tx: Frame, self: TokenVariable) -> VariableTracker:
-    return self.old if self.old is not None else tx.tr.build_constant_object(Token.MISSING)

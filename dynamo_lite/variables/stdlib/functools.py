@@ -1,7 +1,8 @@
-"""`functools.partial` and `cmp_to_key`.
+"""`functools.partial`.
 
-Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`, `KeyWrapperVariable`.
-Invariant: calling one does what calling the real one does; a new one that escapes is built again in the state it has.
+Input: trackers of the constructor's arguments, or a real object. Output: `PartialVariable`.
+Invariant: calling one does what calling the real one does, in the same frame, so that a break inside the function continues there: a Python
+class could not stand for it, since no graph breaks within stand-ins.
 Mirrors `Modules/_functoolsmodule.c`.
 """
 
@@ -15,21 +16,18 @@ from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.subclass import native_base, register_native
-from dynamo_lite.variables.protocol.abstract import class_name, class_path, richcompare, unpack
+from dynamo_lite.variables.protocol.abstract import class_name, class_path
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
-from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset
-from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
+from dynamo_lite.variables.protocol.dispatch import builtin, constructor
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
-    emit_call,
-    instance_state,
+    emit_all,
     part_text,
     readonly,
     recursive_repr,
     str_text,
 )
-from dynamo_lite.variables.protocol.reimported_c_modules import family
 from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 class PartialVariable(NativeVariable):
     """`functools.partial(function, *args, **keywords)`, with the fields of the C struct."""
 
-    cls = base = functools.partial
+    cls = functools.partial
     emits_subclasses = True
     function: VariableTracker
     args: TupleVariable
@@ -53,7 +51,7 @@ class PartialVariable(NativeVariable):
             self.cls = cls
         self.source = source
         self.dict: Any = MISSING
-        self.exposed = False  # the program may hold the very tuple and dict of the object
+        self.exposed = False  # the program may hold the very dict of the new object
 
     def set(self, function: VariableTracker, args: TupleVariable, keywords: DictVariable) -> None:
         """Fill a new object."""
@@ -105,46 +103,20 @@ class PartialVariable(NativeVariable):
 
     def emit_new(self, cg: Codegen) -> None:
         if self.exposed:
-            # Made around a function of no interest; `__setstate__` takes over the objects that the program may hold.
-            cg.load_callable(self.base.__new__)
+            unsupported("reconstruct", f"{self.describe()}, whose keywords the program holds")
+        of_subclass = self.cls is not functools.partial
+        cg.load_callable(functools.partial.__new__ if of_subclass else functools.partial)
+        if of_subclass:
             cg.load_const(self.cls)
-            cg.load_const(int)
-            cg.asm.call(2)
-            return
-        if self.cls is self.base:
-            cg.load_callable(self.base)
-        else:
-            cg.load_callable(self.base.__new__)
-            cg.load_const(self.cls)
-        for part in (self.function, *self.args.items, *self.keywords.items.values()):
-            cg.load(part)
-        n = (self.cls is not self.base) + 1 + len(self.args.items) + len(self.keywords.items)
-        cg.asm.call(n, tuple(self.keywords.items))
+        n = emit_all(cg, (self.function, *self.args.items, *self.keywords.items.values()))
+        cg.asm.call(of_subclass + n, tuple(self.keywords.items))
 
     def emit_fill(self, cg: Codegen) -> None:
-        if self.exposed:
-            self.emit_state(cg)
-        elif isinstance(self.dict, DictVariable) and self.dict.source is None:
+        if isinstance(self.dict, DictVariable) and self.dict.source is None:
             for key, value in self.dict.pairs():
                 cg.load(value)
                 cg.load(self)
                 cg.asm.store_attr(key.value)
-
-    def emit_update(self, cg: Codegen) -> None:
-        if self.exposed:
-            self.emit_state(cg)
-
-    def emit_state(self, cg: Codegen) -> None:
-        """Give the real object the fields of the model."""
-        cg.load_callable(self.base.__setstate__)
-        cg.load(self)
-        cg.load(self.function)
-        cg.load(self.args)
-        cg.load(self.keywords)
-        cg.load(self.dict if isinstance(self.dict, VariableTracker) else NONE)
-        cg.asm.build_tuple(4)
-        cg.asm.call(2)
-        cg.asm.pop_top()
 
 
 def _partial_name(cls: type) -> str:
@@ -157,9 +129,10 @@ def _partial_name(cls: type) -> str:
 _QUALIFIED = repr(type("Sub", (functools.partial,), {"__module__": "module"})(int)).startswith("module.")
 
 
-def _build_partial(model: type[PartialVariable], tr: Trace, value: Any, source: GuardNode | None) -> PartialVariable:
+@builds(functools.partial)
+def build_partial(tr: Trace, value: Any, source: GuardNode | None) -> PartialVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
-    result = model(type(value), source)
+    result = PartialVariable(type(value), source)
     result.value = value
     parts = [tr.wrap(getattr(value, name), tr.source(source, ir.ATTR, name)) for name in ("func", "args", "keywords")]
     result.set(*parts)
@@ -184,131 +157,27 @@ def partial_new(
     return result
 
 
-def partial_reduce(tx: Frame, self: PartialVariable, /) -> VariableTracker:
-    """`partial_reduce`."""
-    _expose(tx, self)
-    attributes = instance_state(tx, self)
-    state = TupleVariable([self.function, self.args, self.keywords, attributes])
-    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable([self.function]), state])
+def _member(name: str) -> Any:
+    descriptor = functools.partial.__dict__[name]
+    return getset(descriptor, readonly(descriptor))
 
 
-def partial_setstate(tx: Frame, self: PartialVariable, state: VariableTracker, /) -> VariableTracker:
-    """`partial_setstate`."""
-    parts = state.items if issubclass(state.python_type(), tuple) else ()
-    if len(parts) != 4:
-        return tx.raises(TypeError, "invalid partial state")
-    function, args, keywords, attributes = parts
-    fits = function.tp_call is not None and issubclass(args.python_type(), tuple)
-    if not fits or not (is_none(keywords) or issubclass(keywords.python_type(), dict)):
-        return tx.raises(TypeError, "invalid partial state")
-    if args.python_type() is not tuple:
-        args = TupleVariable(unpack(tx, args))
-    if keywords.python_type() is not dict:
-        keywords = DictVariable() if is_none(keywords) else DictVariable(dict(keywords.items))
-    self.changing(tx)
-    self.exposed = True
-    self.set(function, args, keywords)
-    self.dict = MISSING if is_none(attributes) else attributes
-    return NONE
-
-
-def _expose(tx: Frame, self: PartialVariable) -> None:
-    if self.source is None:
-        self.exposed = True
-
-
+@_member("func")
 def partial_func(tx: Frame, self: PartialVariable, /) -> VariableTracker:
-    """`partial.func`"""
     return self.function
 
 
+@_member("args")
 def partial_args(tx: Frame, self: PartialVariable, /) -> VariableTracker:
-    """`partial.args`"""
-    _expose(tx, self)
     return self.args
 
 
+@_member("keywords")
 def partial_keywords(tx: Frame, self: PartialVariable, /) -> VariableTracker:
-    """`partial.keywords`"""
-    _expose(tx, self)
+    self.exposed = self.source is None
     return self.keywords
 
 
-@family(functools.partial)
-def register_partial(partial: Any) -> None:
-    """`partial` and its methods."""
-    model = PartialVariable
-    if partial is not functools.partial:
-        model = type("PartialVariable", (PartialVariable,), {"cls": partial, "base": partial})
-    register_native(partial, model)
-    builds(partial)(lambda tr, value, source: _build_partial(model, tr, value, source))
-    constructor(partial)(partial_new)
-    builtin(partial.__new__)(partial_new)
-    method(partial.__reduce__)(partial_reduce)
-    method(partial.__setstate__)(partial_setstate)
-    for name, getter in (("func", partial_func), ("args", partial_args), ("keywords", partial_keywords)):
-        getset(partial.__dict__[name], readonly(partial.__dict__[name]))(getter)
-
-
-# -- cmp_to_key
-
-
-class KeyWrapperVariable(NativeVariable):
-    """The result of `cmp_to_key(compare)`, without an object, and the key that it makes of an object."""
-
-    cls: type = type(functools.cmp_to_key(int))
-
-    def __init__(self, compare: VariableTracker, obj: VariableTracker | None = None) -> None:
-        self.compare = compare
-        self.object = obj
-
-    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
-
-    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        if len(args) == 1 and not kwargs:
-            return KeyWrapperVariable(self.compare, args[0])
-        if len(args) == 0 and list(kwargs) == ["obj"]:
-            return KeyWrapperVariable(self.compare, kwargs["obj"])
-        try:
-            functools.cmp_to_key(int)(*[None] * len(args), **dict.fromkeys(kwargs))
-        except TypeError as error:
-            return tx.raises_like(error)
-        return unsupported("call-c-function", "the result of cmp_to_key() with arguments that don't fit")
-
-    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
-        if not isinstance(other, KeyWrapperVariable):
-            return tx.raises(TypeError, "other argument must be K instance")
-        if self.object is None or other.object is None:
-            return tx.raises(AttributeError, "object")
-        return richcompare(tx, tx.call(self.compare, [self.object, other.object]), ConstantVariable(0), op)
-
-    def children(self) -> Any:
-        return [self.compare, *([] if self.object is None else [self.object])]
-
-    def emit_new(self, cg: Codegen) -> None:
-        if self.object is None:
-            emit_call(cg, functools.cmp_to_key, self.compare)
-            return
-        cg.load_callable(_key_wrapper)
-        cg.load(self.compare)
-        cg.load(self.object)
-        cg.asm.call(2)
-
-
-def _key_wrapper(compare: Any, obj: Any) -> Any:
-    return functools.cmp_to_key(compare)(obj)
-
-
-@builtin(functools.cmp_to_key)
-def cmp_to_key(tx: Frame, mycmp: VariableTracker) -> VariableTracker:
-    return KeyWrapperVariable(mycmp)
-
-
-def _set_object(tx: Frame, self: KeyWrapperVariable, value: VariableTracker | None) -> None:
-    self.object = value
-
-
-@getset(KeyWrapperVariable.cls.__dict__["obj"], _set_object)
-def key_wrapper_object(tx: Frame, self: KeyWrapperVariable, /) -> VariableTracker:
-    return self.object if self.object is not None else tx.raises(AttributeError, "obj")
+register_native(functools.partial, PartialVariable)
+constructor(functools.partial)(partial_new)
+builtin(functools.partial.__new__)(partial_new)

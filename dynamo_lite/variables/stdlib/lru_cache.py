@@ -25,7 +25,6 @@ from dynamo_lite.variables.protocol.descr import generic_getattr
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.hashing import Key, key_of
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, host_index, host_value
-from dynamo_lite.variables.protocol.reimported_c_modules import family
 from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
@@ -271,13 +270,11 @@ def _cache_clear(tx: Frame, self: Any, /) -> VariableTracker:
     return NONE
 
 
-@family(functools._lru_cache_wrapper)
-def register_cache(wrapper: Any) -> None:
-    """`functools._lru_cache_wrapper` and its methods."""
-    builds(wrapper)(_build_cached_function)
-    constructor(wrapper)(_new_cache)
-    method(wrapper.cache_info)(_cache_info)
-    method(wrapper.cache_clear)(_cache_clear)
-    method(wrapper.__copy__)(lambda tx, self, /: self)
-    method(wrapper.__deepcopy__)(lambda tx, self, memo, /: self)
-    method(wrapper.__reduce__)(lambda tx, self, /: get_attr(tx, self, "__qualname__"))
+_WRAPPER: Any = functools._lru_cache_wrapper
+builds(_WRAPPER)(_build_cached_function)
+constructor(_WRAPPER)(_new_cache)
+method(_WRAPPER.cache_info)(_cache_info)
+method(_WRAPPER.cache_clear)(_cache_clear)
+method(_WRAPPER.__copy__)(lambda tx, self, /: self)
+method(_WRAPPER.__deepcopy__)(lambda tx, self, memo, /: self)
+method(_WRAPPER.__reduce__)(lambda tx, self, /: get_attr(tx, self, "__qualname__"))

@@ -20,8 +20,6 @@ from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import builtin, pure
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 
-from .itertools_product import CombinatoricVariable
-
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.guards.ir import GuardNode
@@ -98,8 +96,6 @@ def sys_getsizeof(tx: Frame, object: VariableTracker, default: VariableTracker =
     """How big most objects are depends on how they came to be."""
     if isinstance(object, ConstantVariable) and type(object.value) in _OF_ONE_SIZE:
         return ConstantVariable(sys.getsizeof(object.value))
-    if isinstance(object, CombinatoricVariable) and object.source is None and object.cls is object.base:
-        return ConstantVariable(sys.getsizeof(object.host))
     return look_at_memory(tx)
 
 

@@ -1,6 +1,9 @@
-"""The iterators of `itertools` that make combinations. They collect their input at once and run the real iterator over the trackers.
+"""The iterators of `itertools` that make combinations; a Python class stands for each of the others (`dynamo_lite/polyfills/itertools.py`).
 
-Mirrors `Modules/itertoolsmodule.c`; see `itertools` beside it.
+Input: trackers of the arguments. Output: `CombinatoricVariable`.
+Invariant: they collect their input at once, and the real iterator goes over the trackers: one call of C for an item. Python classes would
+take about 60 interpreted instructions for an item of `product(a, b)`, and models go through positions and windows with it.
+Mirrors `Modules/itertoolsmodule.c`.
 """
 
 from __future__ import annotations
@@ -14,11 +17,11 @@ from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.builtin.zip import emit_advanced, emit_instance
 from dynamo_lite.variables.protocol.abstract import unpack
 from dynamo_lite.variables.protocol.base import VariableTracker
-from dynamo_lite.variables.protocol.constant import is_none
+from dynamo_lite.variables.protocol.constant import NONE, is_none
 from dynamo_lite.variables.protocol.dispatch import constructor
 from dynamo_lite.variables.protocol.native import host_index
 
-from .itertools import plain_only
+from .app_level import register_subclasses
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -35,7 +38,6 @@ class CombinatoricVariable(IteratorVariable):
         self.kwargs = kwargs
         self.host = cls(*pools, *args, **kwargs)
         self.consumed = 0
-        self.restored = False
 
     def children(self) -> Any:
         return [item for pool in self.pools for item in pool]
@@ -45,22 +47,9 @@ class CombinatoricVariable(IteratorVariable):
         self.consumed += 1
         return None if items is None else TupleVariable(list(items))
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        _, *rest = self.host.__reduce__()
-        return (self.python_type(), *rest)
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        self.restored = True
-        try:
-            self.host.__setstate__(state.as_python_constant())
-        except (TypeError, ValueError) as error:
-            tx.raises_like(error)
-
     def emit_new(self, cg: Codegen) -> None:
-        if self.restored:
-            unsupported("reconstruct", f"a {self.base.__name__} object that __setstate__ was called on")
-        if self.consumed:
-            plain_only(self, self.base)
+        if self.consumed and self.python_type() is not self.base:  # `__next__` may be the program's
+            unsupported("reconstruct", f"a {self.python_type().__name__} object that has been advanced")
 
         def emit() -> None:
             emit_instance(cg, self, self.base, *self.pools, *self.args, **self.kwargs)
@@ -81,13 +70,16 @@ def new_product(
 
 @constructor(itertools.permutations)
 def new_permutations(
-    tx: Frame, cls: VariableTracker, iterable: VariableTracker, r: VariableTracker | None = None
+    tx: Frame, cls: VariableTracker, iterable: VariableTracker, r: VariableTracker = NONE
 ) -> VariableTracker:
     pool = unpack(tx, iterable)
-    if r is not None and not is_none(r) and not issubclass(r.python_type(), int):
+    if not is_none(r) and not issubclass(r.python_type(), int):
         return tx.raises(TypeError, "Expected int as r")
-    n = len(pool) if is_none(r) else host_index(tx, r)
-    return CombinatoricVariable(itertools.permutations, [pool], n) if n >= 0 else _negative_r(tx)
+    return _of_length(tx, itertools.permutations, pool, len(pool) if is_none(r) else host_index(tx, r))
+
+
+def _of_length(tx: Frame, cls: type, pool: list[VariableTracker], n: int) -> VariableTracker:
+    return CombinatoricVariable(cls, [pool], n) if n >= 0 else tx.raises(ValueError, "r must be non-negative")
 
 
 def _new_combinations(cls: type) -> None:
@@ -96,13 +88,16 @@ def _new_combinations(cls: type) -> None:
         tx: Frame, tracker: VariableTracker, iterable: VariableTracker, r: VariableTracker
     ) -> VariableTracker:
         n = host_index(tx, r)
-        pool = unpack(tx, iterable)
-        return CombinatoricVariable(cls, [pool], n) if n >= 0 else _negative_r(tx)
-
-
-def _negative_r(tx: Frame) -> VariableTracker:
-    return tx.raises(ValueError, "r must be non-negative")
+        return _of_length(tx, cls, unpack(tx, iterable), n)
 
 
 _new_combinations(itertools.combinations)
 _new_combinations(itertools.combinations_with_replacement)
+
+for _cls in (
+    itertools.product,
+    itertools.permutations,
+    itertools.combinations,
+    itertools.combinations_with_replacement,
+):
+    register_subclasses(CombinatoricVariable, _cls)
