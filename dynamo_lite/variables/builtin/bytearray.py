@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import NotConstant
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import get_iter, iter_next
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, constructor, method, pure
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_bare, emit_call
@@ -26,8 +26,6 @@ from .iter import IteratorVariable, emit_position
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
-    from dynamo_lite.frontend.tracing import Trace
-    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
 
@@ -42,17 +40,13 @@ class BytearrayVariable(NativeVariable):
     cls = bytearray
     can_stand = True
 
-    def __init__(self, data: bytearray | None = None) -> None:
-        self.host_data = bytearray() if data is None else data
+    host_data: bytearray = Plain(factory=bytearray)
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached for the data of a sourced one only.
-        if name != "host_data" or "_tr" not in self.__dict__:
-            raise AttributeError(name)
+    def load_host_data(self) -> bytearray:
+        """The data of one from outside."""
         now = contents(self.value)
         self._tr.guard(self._tr.source(self.source, ir.CALL, contents), ir.EQUALS, now)
-        self.host_data = bytearray(now)
-        return self.host_data
+        return bytearray(now)
 
     def tp_iter(self, tx: Frame) -> VariableTracker:
         return BytearrayIterator(self)
@@ -86,11 +80,8 @@ class BytearrayIterator(IteratorVariable):
     """A `bytearray_iterator`. `seq` is None once exhausted."""
 
     cls = type(iter(bytearray()))
-    parts = ("seq",)
-
-    def __init__(self, seq: Any) -> None:
-        self.seq = seq
-        self.index = 0
+    seq: Any = Child()
+    index = 0
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
@@ -110,12 +101,7 @@ class BytearrayIterator(IteratorVariable):
         emit_position(cg, self.seq, self.index, bytearray)
 
 
-@builds(bytearray)
-def build_bytearray(tr: Trace, value: bytearray, source: GuardNode | None) -> BytearrayVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = BytearrayVariable.__new__(BytearrayVariable)
-    result._tr, result.value, result.source = tr, value, source
-    return result
+builds(bytearray)(BytearrayVariable.from_outside)
 
 
 def _host(tx: Frame, v: VariableTracker) -> Any:

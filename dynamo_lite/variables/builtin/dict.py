@@ -35,6 +35,8 @@ from dynamo_lite.variables.protocol.abstract import (
 )
 from dynamo_lite.variables.protocol.base import (
     MISSING,
+    Child,
+    Plain,
     VariableTracker,
     held_items,
     missing_from,
@@ -89,30 +91,26 @@ class DictVariable(NativeVariable):
 
     cls = base = dict
     host_type: type = dict
-    items: dict[Any, VariableTracker]
+    items: dict[Any, VariableTracker] = Plain(None)
     popped: list[Any] = []
     numbered = False  # some key is a number that may be another one at the next call
 
-    def __init__(self, items: dict[Any, VariableTracker] | None = None, cls: type | None = None) -> None:
-        self.items = self.host_type() if items is None else items
-        if items and any(type(key) is NumberKey for key in items):
+    def __post_init__(self) -> None:
+        if self.items is None:
+            self.items = self.host_type()
+        elif any(type(key) is NumberKey for key in self.items):
             self.numbered = True
-        if cls is not None and cls is not self.cls:
-            self.cls = cls
 
     # -- a real dict, read as far as needed
 
     def load_from(self, tr: Trace, value: object, source: GuardNode | None) -> None:
-        """Stand for the real `value`."""
-        self._tr, self.value, self.source = tr, value, source
+        super().load_from(tr, value, source)
         self.read: dict[Any, VariableTracker | None] = {}
         self.plain_keys: bool | None = None
         self.pending: dict[Any, tuple[bool, VariableTracker | None]] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached for `items` of a dict that has not been read as a whole.
-        if name != "items" or "_tr" not in self.__dict__:
-            raise AttributeError(name)
+    def load_items(self) -> dict[Any, VariableTracker]:
+        """All items of a dict from outside."""
         tr, source = self._tr, self.source
         pairs, numbers = self.real_items(tr)
         items = self.host_type()
@@ -135,7 +133,6 @@ class DictVariable(NativeVariable):
                 items.pop(key, None)
             if value is not None:
                 items[key] = value
-        self.items = items
         return items
 
     def real_items(self, tr: Trace) -> tuple[list[tuple[Any, Any]], dict[int, VariableTracker]]:
@@ -519,12 +516,7 @@ def function_text(tx: Frame, function: VariableTracker) -> str:
     return f"{host_value(module)}.{name}()"
 
 
-@builds(dict)
-def build_dict(tr: Trace, value: dict[Any, Any], source: GuardNode | None) -> DictVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = DictVariable.__new__(DictVariable)
-    result.load_from(tr, value, source)
-    return result
+builds(dict)(DictVariable.from_outside)
 
 
 # -- making
@@ -713,12 +705,8 @@ class MappingProxyVariable(NativeVariable):
 
     cls = types.MappingProxyType
 
-    def __init__(self, mapping: VariableTracker, source: GuardNode | None = None) -> None:
-        self.mapping = mapping
-        self.source = source
-
-    def children(self) -> Any:
-        return (self.mapping,)
+    mapping: VariableTracker = Child()
+    rebuild = types.MappingProxyType
 
     def mp_length(self, tx: Frame) -> VariableTracker:
         return length(tx, self.mapping)
@@ -754,9 +742,6 @@ class MappingProxyVariable(NativeVariable):
 
         def tp_hash(self, tx: Frame) -> VariableTracker:
             return tx.call(tx.tr.wrap_callable(hash), [self.mapping])
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_call(cg, types.MappingProxyType, self.mapping)
 
 
 def mapping_behind(proxy: object) -> Any:

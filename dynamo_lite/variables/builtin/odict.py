@@ -21,7 +21,7 @@ from dynamo_lite.variables.protocol.abstract import (
     iter_next,
     set_item,
 )
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Child, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.deferred_str import joined
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset
@@ -57,7 +57,7 @@ class OrderedDictVariable(DictVariable):
 
     cls = base = OrderedDict
     host_type = OrderedDict
-    attributes: DictVariable | None = None
+    attributes: DictVariable | None = Child(None, init=False)
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
@@ -76,9 +76,6 @@ class OrderedDictVariable(DictVariable):
         """A dict's own method leaves the order alone that is kept beside the table, or goes by the table's."""
         replaced = method.__objclass__ is dict and getattr(OrderedDict, method.__name__) is not method
         return replaced and method not in (dict.__eq__, dict.__ne__, dict.__hash__)
-
-    def children(self) -> Any:
-        return [*super().children(), *([] if self.attributes is None else [self.attributes])]
 
     @staticmethod
     def pairs_in_order(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
@@ -142,12 +139,7 @@ PRINTED_AS_DICT = "{" in repr(OrderedDict(key=None))
 """Earlier versions print a list of pairs."""
 
 
-@builds(OrderedDict)
-def build_ordered_dict(tr: Trace, value: object, source: GuardNode | None) -> OrderedDictVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = OrderedDictVariable.__new__(OrderedDictVariable)
-    result.load_from(tr, value, source)
-    return result
+builds(OrderedDict)(OrderedDictVariable.from_outside)
 
 
 @constructor(OrderedDict)
@@ -299,14 +291,12 @@ class DefaultDictVariable(DictVariable):
     """A defaultdict; `factory` is its `default_factory`."""
 
     cls = defaultdict
+    factory: VariableTracker = Child(NONE)
+    factory_changed = False
 
-    def __init__(self, items: dict[Any, VariableTracker] | None = None, factory: VariableTracker = NONE) -> None:
-        super().__init__(items)
-        self.factory = factory
-        self.factory_changed = False
-
-    def children(self) -> Any:
-        return [self.factory, *super().children()]
+    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
+        super().load_from(tr, value, source)
+        self.factory = tr.wrap(value.default_factory, tr.source(source, ir.ATTR, "default_factory"))
 
     def or_copy(self, tx: Frame) -> DictVariable:
         return default_copy(tx, self)
@@ -350,14 +340,7 @@ class DefaultDictVariable(DictVariable):
         super().emit_update(cg)
 
 
-@builds(defaultdict)
-def build_default_dict(tr: Trace, value: Any, source: GuardNode | None) -> DefaultDictVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = DefaultDictVariable.__new__(DefaultDictVariable)
-    result.load_from(tr, value, source)
-    result.factory = tr.wrap(value.default_factory, tr.source(source, ir.ATTR, "default_factory"))
-    result.factory_changed = False
-    return result
+builds(defaultdict)(DefaultDictVariable.from_outside)
 
 
 @constructor(defaultdict)

@@ -18,7 +18,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import ABSENT
 from dynamo_lite.variables.protocol.abstract import get_attr, get_item, get_iter, type_name, unpack
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
 from dynamo_lite.variables.protocol.deferred_str import LateText, joined, mark, unmarked
 from dynamo_lite.variables.protocol.descr import type_lookup
@@ -41,7 +41,6 @@ from .number import pure_methods
 from .tuple import TupleVariable
 
 if TYPE_CHECKING:
-    from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
@@ -400,30 +399,26 @@ _substitution(re.Pattern.subn)
 _substitution(re.Pattern.split)
 
 
+def _advanced(make: Any, n: int) -> Any:
+    return advance(make(), n)
+
+
 class MatchIterator(IteratorVariable):
     """`pattern.finditer(text)`: the real iterator is asked; `n` matches have been taken off it."""
 
     cls = type(re.compile("").finditer(""))
 
-    def __init__(self, make: Any) -> None:
-        self.make = make
-        self.real = make()
-        self.n = 0
+    make: Any = Plain()
+    n: int = Plain(0)
+    rebuild = _advanced
+
+    def __post_init__(self) -> None:
+        self.real = self.make()
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         match = next(self.real, None)
         self.n += match is not None
         return None if match is None else ConstantVariable(match)
-
-    def emit_new(self, cg: Codegen) -> None:
-        cg.load_callable(_advanced)
-        cg.load_const(self.make)
-        cg.load_const(self.n)
-        cg.asm.call(2)
-
-
-def _advanced(make: Any, n: int) -> Any:
-    return advance(make(), n)
 
 
 @method(re.Pattern.finditer)

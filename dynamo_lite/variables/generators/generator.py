@@ -20,11 +20,10 @@ from dynamo_lite.variables.objects.exception_instance import ExceptionVariable, 
 from dynamo_lite.variables.objects.frame_object import frame_object
 from dynamo_lite.variables.objects.traceback_object import is_traceback
 from dynamo_lite.variables.protocol.abstract import get_attr, get_iter, type_name
-from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker, load_filled
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import foreign_attribute, generic_getattr, generic_setattr, getset
 from dynamo_lite.variables.protocol.dispatch import method
-from dynamo_lite.variables.protocol.native import load_filled
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen

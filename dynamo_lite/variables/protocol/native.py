@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite._eval_frame import program_recursion_limit
 from dynamo_lite.exc import NotConstant, unsupported
+from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import is_heap_type
 
 from .abstract import class_path, equal, get_attr, index, is_true, type_name
@@ -26,6 +27,8 @@ from .descr import generic_getattr, generic_setattr
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
 MAX_SIZE = 1_000_000
@@ -49,6 +52,18 @@ class NativeVariable(VariableTracker):
 
     def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         generic_setattr(tx, self, name, value)
+
+    @classmethod
+    def from_outside(cls, tr: Trace, value: object, source: GuardNode | None) -> Any:
+        """The model of a real object, by its type; its `Lazy` fields are read when first used. To be registered with `builds`."""
+        tr.guard(source, ir.TYPE_IS, type(value))
+        model = cls.__new__(cls)
+        model.load_from(tr, value, source)
+        return model
+
+    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
+        """Stand for the real `value`."""
+        self._tr, self.value, self.source = tr, value, source
 
     def changing(self, tx: Frame) -> None:
         """Announce a change of this object; called before the change."""
@@ -311,17 +326,3 @@ def emit_all(cg: Codegen, items: Iterable[VariableTracker]) -> int:
         cg.load(item)
         n += 1
     return n
-
-
-def load_filled(cg: Codegen, vt: VariableTracker) -> None:
-    """Push a container with the contents that it has at the end of the trace, be it new or changed: what is made from it
-    next looks at them."""
-    cg.load(vt)
-    if vt.mutated:
-        cg.update(vt)
-        return
-    for i, other in enumerate(cg.fills):
-        if other is vt:
-            del cg.fills[i]
-            vt.emit_fill(cg)
-            break
