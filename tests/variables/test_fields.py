@@ -36,7 +36,6 @@ def test_the_constructor_takes_the_fields_in_their_order_and_the_path_last():
     assert (made.first, made.second, made.rest, made.label, made.source) == (A, B, [C], "label", "path")
     made = Pair(A)
     assert (made.second, made.rest, made.label, made.source, made.count) == (None, [], "pair", None, 0)
-    assert "source" not in made.__dict__
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'first'"):
         Pair()
     with pytest.raises(TypeError, match="seen"):
@@ -58,6 +57,15 @@ def test_a_subclass_adds_fields():
     assert made.length == 1 and made.children() == [A, B]
     made.name = C
     assert made.children() == [A, B, C]
+
+
+class Counted(Pair):
+    def __post_init__(self) -> None:
+        self.length = len(self.rest)
+
+
+def test_a_subclass_adds_nothing_but_what_follows_the_constructor():
+    assert Counted(A, B, [C]).length == 1
 
 
 def test_fields_add_to_children_that_a_base_finds_by_hand():

@@ -74,7 +74,7 @@ class TestFunctools:
             key = second.cmp_to_key(lambda a, b: b - a)
             return type(p) is second.partial, p(3), sorted([1, 3, 2], key=key), second.reduce(max, [1, 3, 2])
 
-        same(program, whole=True)
+        same(program)
 
     def test_cache_made_here(self):
         def program():

@@ -245,7 +245,8 @@ def test_errors_of_arguments():
         enumerate(x=0, y=3)
         zip([1], newarg=3)
         itertools.cycle([1], newarg=3)
-        """
+        """,
+        fullgraph=False,
     )
 
 
@@ -452,7 +453,7 @@ def taken_apart(text, n):
             )
         return results
 
-    same(program, whole=True)
+    same(program)
 
 
 class TestEnumerateFromOutside:

@@ -12,16 +12,25 @@ def test_eval():
         eval("x + y", {"x": 1, "y": 2}), eval("x + y", {"x": 1}, {"y": 5}), eval("len('ab')", {})
         eval(compile("x * 2", "f", "eval")), eval("(lambda a: a + x)(2)", {"x": 1})
         eval("nothing")
-        eval("x +")
         eval("1 / 0")
         eval("x", {})
         eval("GLOBAL", globals()), eval("x", None, {"x": 9})
         compile("x = 1", "f", "exec").co_filename, compile("x", "f", "eval").co_names, type(compile("1", "", "eval")).__name__
-        compile("x +", "f", "exec")
         compile("x", "f", "nonsense")
         exec("x = 5"), x
         """,
         names={"GLOBAL": 7},
+        x=3,
+    )
+
+
+def test_syntax_errors():
+    check_lines(
+        """
+        eval("x +")
+        compile("x +", "f", "exec")
+        """,
+        fullgraph=False,
         x=3,
     )
 

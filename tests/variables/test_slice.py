@@ -93,7 +93,7 @@ class TestIndices:
             iterator.__setstate__(1 << 69)
             return next(iterator), next(iter(range(0))) if range(0) else None
 
-        same(program, whole=True)
+        same(program)
 
     def test_slices_are_copied(self):
         def program():

@@ -29,6 +29,7 @@ from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
+    changes_in_place,
     checked_size,
     emit_bare,
     emit_call,
@@ -61,7 +62,7 @@ class DequeVariable(NativeVariable):
     """A deque."""
 
     cls = base = deque
-    items: Any = Children(())
+    items: Any = Children((), lazy=True)
     maxlen: int | None = Plain(None)
     original: tuple[VariableTracker, ...] = ()
     probe: Any = None  # an iterator over the items from outside, made when they were loaded
@@ -249,9 +250,6 @@ class DequeIterator(IteratorVariable):
         self.consumed += 1
         return item
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return self.cls, (self.seq, self.consumed)
-
     def emit_new(self, cg: Codegen) -> None:
         # The type takes the deque and a position.
         cg.load_callable(self.cls)
@@ -361,11 +359,7 @@ def _extend(tx: Frame, self: DequeVariable, iterable: VariableTracker, name: str
     return NONE
 
 
-@method(deque.clear)
-def deque_clear(tx: Frame, self: DequeVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.clear()
-    return NONE
+changes_in_place(deque.clear, deque.reverse)
 
 
 @method(deque.copy, deque.__copy__)
@@ -377,13 +371,6 @@ def deque_copy(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     if not issubclass(result.python_type(), deque):
         tx.raises(TypeError, f"{type_name(self)}() must return a deque, not {type_name(result)}")
     return result
-
-
-@method(deque.reverse)
-def deque_reverse(tx: Frame, self: DequeVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.reverse()
-    return NONE
 
 
 @method(deque.rotate)

@@ -184,15 +184,6 @@ class DictIterator(IteratorVariable):
         """`__length_hint__`."""
         return 0 if self.done else operator.length_hint(self.host)
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        if self.done:
-            return iter, ([],)
-        try:
-            to_come = self.host.__reduce__()[1][0]  # a list, made without moving the iterator
-        except RuntimeError as error:
-            tx.raises_like(error)
-        return iter, ([item_of(self.kind, *pair) for pair in to_come],)
-
     def can_be_made_again(self) -> bool:
         """Whether an iterator over the dict as it is now gives the same after as many items."""
         if len(self.mapping.items) != self.size:

@@ -27,7 +27,7 @@ from dynamo_lite.variables.protocol.abstract import get_item, length, type_name
 from dynamo_lite.variables.protocol.base import Child, ObservedException, Plain, VariableTracker, load_filled
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import constructor, method
-from dynamo_lite.variables.protocol.native import NativeVariable, host_index, host_int, same_or_equal
+from dynamo_lite.variables.protocol.native import NativeVariable, host_int, same_or_equal
 from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
@@ -121,14 +121,6 @@ class ListIterator(IteratorVariable):
         """`__length_hint__`."""
         return 0 if self.seq is None else max(len(self.seq.items) - self.index, 0)
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return (iter, (self.base(),)) if self.seq is None else (iter, (self.seq,), self.index)
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            self.index = min(max(i, 0), len(self.seq.items))
-
     def emit_new(self, cg: Codegen) -> None:
         if self.seq is not None:
             refuse_past_end(self.seq, self.index)
@@ -142,17 +134,6 @@ def refuse_past_end(seq: Any, index: int) -> None:
 
 
 LIST_ITERATORS: dict[type, type] = {list: type(iter([])), tuple: type(iter(()))}
-
-
-def _state_is_relative() -> bool:
-    """Whether `__setstate__` of a range iterator counts from where it is, as in CPythons whose iterator forgets its start."""
-    iterator = iter(range(9))
-    next(iterator)
-    iterator.__setstate__(3)
-    return next(iterator) == 4
-
-
-RELATIVE_STATE = _state_is_relative()
 
 
 class ConstantIterator(IteratorVariable):
@@ -181,23 +162,6 @@ class ConstantIterator(IteratorVariable):
     def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.seq is None else self.size - self.index
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        if isinstance(self.seq, ConstantVariable):
-            host = iter(self.values)
-            host.__setstate__(self.index)
-            return host.__reduce__()
-        if self.seq is not None:
-            return iter, (self.seq,), self.index
-        host = iter(self.values[:0])
-        next(host, None)
-        return host.__reduce__()
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            start = self.index if RELATIVE_STATE and isinstance(self.values, range) else 0
-            self.index = min(start + max(i, 0), self.size)
 
     def emit_new(self, cg: Codegen) -> None:
         base = type(self.values)
@@ -257,14 +221,6 @@ class SequenceIteratorVariable(IteratorVariable):
         self.index += 1
         return item
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return (iter, ((),)) if self.seq is None else (iter, (self.seq,), self.index)
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            self.index = max(i, 0)
-
     def emit_new(self, cg: Codegen) -> None:
         emit_position(cg, self.seq, self.index, list)
 
@@ -287,9 +243,6 @@ class CallIterator(IteratorVariable):
             self.function = None
             return None
         return result
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return (iter, ((),)) if self.function is None else (iter, (self.function, self.sentinel))
 
     def emit_new(self, cg: Codegen) -> None:
         if self.function is None:
@@ -335,24 +288,6 @@ class ReversedVariable(IteratorVariable):
             return 0
         position = self.index + 1
         return position if host_int(length(tx, self.seq)) >= position else 0
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        if self.base is reversed:
-            cls = self.python_type()
-            return (cls, ((),)) if self.seq is None else (cls, (self.seq,), self.index)
-        if self.seq is None or self.index < 0:
-            host = reversed([None])  # CPythons differ in what they say about one that has given its last item
-            next(host)
-            next(host if self.seq is None else iter(()), None)
-            parts = host.__reduce__()
-            if len(parts) == 2:
-                return parts
-        return reversed, (self.seq,), self.index
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            self.index = max(min(i, host_int(length(tx, self.seq)) - 1), -1)
 
     def emit_new(self, cg: Codegen) -> None:
         if self.python_type() is not self.base:
@@ -544,13 +479,13 @@ def build_iterator(tr: Trace, value: object, source: GuardNode | None) -> Source
 class OpaqueIterator(IteratorVariable):
     """A real iterator whose state can't be seen: each step is left to the real one."""
 
-    def __init__(self, value: Any, source: GuardNode | None) -> None:
-        self.value = value
-        self.source = source
-        self.cls = type(value)
+    value: Any = Plain()
+
+    def python_type(self) -> type:
+        return type(self.value)
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
-        return unsupported("iterator-state", self.cls.__name__)
+        return unsupported("iterator-state", type(self.value).__name__)
 
     def refuses(self, method: Any) -> bool:
         return method.__name__ not in ("__iter__", "__next__")

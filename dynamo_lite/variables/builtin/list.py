@@ -27,6 +27,7 @@ from dynamo_lite.variables.protocol.base import MISSING, Plain, VariableTracker,
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.native import (
+    changes_in_place,
     emit_bare,
     emit_list,
     host_index,
@@ -268,11 +269,7 @@ def sequence_count(tx: Frame, self: SequenceVariable, value: VariableTracker, /)
     return ConstantVariable(sum(same_or_equal(tx, item, value) for item in self.items))
 
 
-@method(list.reverse)
-def list_reverse(tx: Frame, self: ListVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.reverse()
-    return NONE
+changes_in_place(list.reverse)
 
 
 @method(list.__reversed__)

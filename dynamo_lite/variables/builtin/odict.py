@@ -40,7 +40,6 @@ from dynamo_lite.variables.protocol.native import (
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .dict import DictVariable, dict_init
-from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .tuple import TupleVariable
 
 if TYPE_CHECKING:
@@ -209,35 +208,6 @@ def ordered_popitem(tx: Frame, self: OrderedDictVariable, last: VariableTracker 
     return TupleVariable([key_tracker(key), value])
 
 
-@method(OrderedDict.pop)
-def ordered_pop(
-    tx: Frame, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker | None = None
-) -> VariableTracker:
-    found = self.discard(tx, self.key(tx, key))
-    if found is not None:
-        return found
-    return default if default is not None else raise_with(tx, KeyError, key)
-
-
-@method(OrderedDict.setdefault)
-def ordered_setdefault(
-    tx: Frame, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker = NONE
-) -> VariableTracker:
-    host_key = self.key(tx, key)
-    found = self.find(host_key)
-    if found is None:
-        self.store(tx, host_key, default)
-        return default
-    return found
-
-
-@method(OrderedDict.clear)
-def ordered_clear(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.clear()
-    return NONE
-
-
 @method(OrderedDict.copy)
 def ordered_copy(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     if self.python_type() is OrderedDict:
@@ -246,26 +216,6 @@ def ordered_copy(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     for key, value in self.pairs():
         result.mp_ass_subscript(tx, key, value)
     return result
-
-
-@method(OrderedDict.keys)
-def ordered_keys(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    return DictKeysVariable(self)
-
-
-@method(OrderedDict.values)
-def ordered_values(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    return DictValuesVariable(self)
-
-
-@method(OrderedDict.items)
-def ordered_items(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    return DictItemsVariable(self)
-
-
-@method(OrderedDict.__reversed__)
-def ordered_reversed(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    return DictIterator(self, "keys", backwards=True)
 
 
 @method(OrderedDict.__dict__["fromkeys"])

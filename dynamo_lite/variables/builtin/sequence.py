@@ -37,7 +37,7 @@ class SequenceVariable(NativeVariable):
     """A list or tuple, or an instance of a subclass; `base` is which of the two."""
 
     base: type
-    items: list[VariableTracker] = Children(factory=list)
+    items: list[VariableTracker] = Children(factory=list, lazy=True)
 
     def load_items(self) -> list[VariableTracker]:
         """The items of a sequence from outside."""

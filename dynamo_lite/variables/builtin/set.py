@@ -40,6 +40,7 @@ from dynamo_lite.variables.protocol.hashing import (
 )
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
+    changes_in_place,
     emit_all,
     emit_bare,
     emit_call,
@@ -69,7 +70,7 @@ class SetVariable(NativeVariable):
 
     cls: type = set
     base: type = set
-    items: Any = Plain(())
+    items: Any = Plain((), lazy=True)
 
     def __post_init__(self) -> None:
         self.items = self.base(self.items)
@@ -334,13 +335,6 @@ class SetIterator(IteratorVariable):
         """`__length_hint__`."""
         return self.host.__length_hint__()
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        try:
-            self.host.__reduce__()  # does not move the iterator
-        except RuntimeError as error:
-            tx.raises_like(error)
-        return iter, (list(map(key_tracker, self.order[self.consumed :])),)
-
     def emit_new(self, cg: Codegen) -> None:
         if self.seq is None:
             emit_position(cg, None, 0, set)
@@ -560,12 +554,7 @@ def set_pop(tx: Frame, self: SetVariable, /) -> VariableTracker:
     return key_tracker(first)
 
 
-@method(set.clear)
-def set_clear(tx: Frame, self: SetVariable, /) -> VariableTracker:
-    items = self.items
-    self.changing(tx)
-    items.clear()
-    return NONE
+changes_in_place(set.clear)
 
 
 @method(set.__contains__, frozenset.__contains__)

@@ -38,7 +38,7 @@ from dynamo_lite.variables.protocol.native import (
 )
 from dynamo_lite.variables.protocol.wrap import builds
 
-from .iter import RELATIVE_STATE, ConstantIterator, IteratorVariable, emit_position
+from .iter import ConstantIterator, IteratorVariable, emit_position
 from .sequence import compare_items
 from .tuple import TupleVariable
 
@@ -248,17 +248,6 @@ class OpenRangeIterator(IteratorVariable):
     def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.seq is None else len(self.seq.value) - self.index
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        if self.seq is not None:
-            return iter, (self.seq,), self.index
-        host = iter(range(0))
-        return host.__reduce__()
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            self.index = min((self.index if RELATIVE_STATE else 0) + max(i, 0), len(self.seq.value))
 
     def emit_new(self, cg: Codegen) -> None:
         emit_position(cg, self.seq, self.index, functools.partial(range, 0))

@@ -98,7 +98,7 @@ def text_concat(vt: ConstantVariable, tx: Frame, other: VariableTracker) -> Vari
         if isinstance(other, LateText):
             return joined(tx, [vt, other])
         return tx.raises(TypeError, f'can only concatenate str (not "{type_name(other)}") to str')
-    return tx.raises(TypeError, f"can't concat {type_name(other)} to bytes")
+    return unsupported("call-c-function", f"bytes and a {type_name(other)}, which may have a buffer")
 
 
 @constant_slot("sq_repeat", *CHAR)
@@ -231,6 +231,8 @@ def formatting(
 ) -> VariableTracker:
     """`function(*args, **kwargs)`, a real formatting function, on stands."""
     marks: list[LateText] = []
+    if isinstance(function.__self__, bytes) and not can_be_host(*args):
+        return unsupported("call-c-function", "an object that may have a buffer as an argument of a format")
     inside = function.__name__ != "__mod__" and _PARTS.search(function.__self__) is not None
     argument = _parted if inside else stand_in
     host = [argument(tx, a, marks) for a in args]
@@ -288,8 +290,9 @@ def text_join(tx: Frame, self: VariableTracker, iterable: VariableTracker, /) ->
         return joined(tx, parts, template)
     for i, item in enumerate(parts):
         if not can_be_host(item) and not hasattr(item, "host_copy"):
-            what = "str instance" if isinstance(template, str) else "a bytes-like object"
-            return tx.raises(TypeError, f"sequence item {i}: expected {what}, {type_name(item)} found")
+            if isinstance(template, bytes):
+                return unsupported("call-c-function", f"bytes and a {type_name(item)}, which may have a buffer")
+            return tx.raises(TypeError, f"sequence item {i}: expected str instance, {type_name(item)} found")
     return call_host(tx, template.join, [ListVariable(parts)])
 
 

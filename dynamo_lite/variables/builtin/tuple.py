@@ -259,23 +259,11 @@ class TupleGetterVariable(NativeVariable):
         tx.raises(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")
 
 
-def _set_doc(tx: Frame, self: TupleGetterVariable, value: VariableTracker | None) -> None:
-    if self.source is not None:
-        unsupported("mutation-of-unknown-object", "the docstring of a field of a named tuple")
-    self.doc = ConstantVariable(None) if value is None else value
-
-
-@getset(TupleGetter.__dict__["__doc__"], _set_doc)
+@getset(TupleGetter.__dict__["__doc__"])
 def tuple_getter_doc(tx: Frame, self: TupleGetterVariable, /) -> VariableTracker:
     if self.doc is None:
         self.doc = tx.tr.wrap(self.value.__doc__, tx.tr.source(self.source, ir.ATTR, "__doc__"))
     return self.doc
-
-
-@method(TupleGetter.__reduce__)
-def tuple_getter_reduce(tx: Frame, self: TupleGetterVariable, /) -> VariableTracker:
-    parts = TupleVariable([ConstantVariable(self.index), tuple_getter_doc(tx, self)])
-    return TupleVariable([tx.tr.type_tracker(TupleGetter), parts])
 
 
 @constructor(TupleGetter)

@@ -109,12 +109,6 @@ class ZipVariable(IteratorVariable):
                 plural = " " if k == 1 else "s 1-"
                 tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return (self.python_type(), tuple(self.iterators), *([True] if self.strict else []))
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        self.strict = is_true(tx, state)
-
 
 @constructor(zip)
 def new_zip(
@@ -153,9 +147,6 @@ class MapVariable(IteratorVariable):
             args.append(item)
         return call_or_stop(tx, self.function, args)
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return self.python_type(), (self.function, *self.iterators)
-
 
 @constructor(map)
 def new_map(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> MapVariable:
@@ -177,6 +168,8 @@ class FilterVariable(IteratorVariable):
     function: VariableTracker = Child()
     iterator: VariableTracker = Child()
 
+    rebuild: Any = filter
+
     def __post_init__(self) -> None:
         self.rebuild = self.cls
 
@@ -190,22 +183,12 @@ class FilterVariable(IteratorVariable):
                 return item
         return None
 
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return self.python_type(), (self.function, self.iterator)
 
-
-@constructor(filter)
+@constructor(filter, itertools.filterfalse)
 def new_filter(
     tx: Frame, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
 ) -> FilterVariable:
-    return FilterVariable(filter, function, get_iter(tx, iterable))
-
-
-@constructor(itertools.filterfalse)
-def new_filterfalse(
-    tx: Frame, cls: VariableTracker, function: VariableTracker, iterable: VariableTracker, /
-) -> FilterVariable:
-    return FilterVariable(itertools.filterfalse, function, get_iter(tx, iterable))
+    return FilterVariable(cls.value, function, get_iter(tx, iterable))
 
 
 @builds(filter)
@@ -238,9 +221,6 @@ class EnumerateVariable(IteratorVariable):
         count = self.count
         self.count = binary_op(tx, operator.add, count, ConstantVariable(1))
         return TupleVariable([count, item])
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return self.python_type(), (self.iterator, self.count)
 
     def emit_update(self, cg: Codegen) -> None:
         emit_with(cg, _step, self, self.consumed)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.variables.protocol import trace_rules
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
 from dynamo_lite.variables.protocol.descr import foreign_attribute, getset
 from dynamo_lite.variables.protocol.dispatch import builtin
@@ -30,9 +30,8 @@ class FrameVariable(NativeVariable):
 
     cls = types.FrameType
 
-    def __init__(self, frame: Any) -> None:
-        self.frame = frame
-        self.raise_step = -1
+    frame: Any = Plain()
+    raise_step = -1
 
     def describe(self) -> str:
         return f"frame of {self.frame.code.co_qualname}"

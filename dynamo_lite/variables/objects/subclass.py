@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags, mro_of
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
-from dynamo_lite.variables.protocol.reimported_c_modules import adopt
 from dynamo_lite.variables.protocol.wrap import BUILDERS, SUBCLASS_BUILDERS
 
 from .exception_instance import ExceptionVariable
@@ -48,7 +47,7 @@ def native_class(cls: type) -> type[VariableTracker] | None:
 
 def native_base(cls: type) -> type | None:
     """The builtin type whose storage instances of `cls` have."""
-    return next((base for base in mro_of(cls) if base in NATIVES or (adopt(base) and base in NATIVES)), None)
+    return next((base for base in mro_of(cls) if base in NATIVES), None)
 
 
 def instance_class(cls: type) -> type[InstanceVariable]:

@@ -82,35 +82,46 @@ class Field:
     """One declared field of a model; made by `Child`, `Children` and `Plain`.
 
     Attributes:
-        many: the field is a list (or another collection) of trackers; `child`: it is a tracker, or None. A field that is neither holds
-            a host value.
+        many: the field is a collection of trackers, a dict one by its values; `child`: it is a tracker, or None or `MISSING`. A field
+            that is neither holds a host value.
         default, factory: what a new object has where the constructor gets nothing; `factory` makes it anew for each object.
         init: the field is a parameter of the constructor.
+        lazy: the model of an object from outside reads it when it is first asked for, see `Lazy`.
         emit: how the field is passed to `rebuild`: "" by position (a collection as several arguments), "tuple", "keyword" (left out
             where it has its default), "filled" (a container with its final contents), "no".
     """
 
-    __slots__ = ("child", "default", "emit", "factory", "init", "many", "name")
+    __slots__ = ("child", "default", "emit", "factory", "init", "lazy", "many", "name")
 
-    def __init__(self, child: bool, many: bool, default: Any, factory: Any, init: bool, emit: str) -> None:
-        self.child, self.many, self.default, self.factory = child, many, default, factory
-        self.init, self.emit = init, emit if init else "no"
+    def __init__(
+        self,
+        kind: str,
+        default: Any = REQUIRED,
+        *,
+        factory: Any = None,
+        init: bool = True,
+        lazy: bool = False,
+        emit: str = "",
+    ) -> None:
+        self.child, self.many = kind == "child", kind == "children"
+        self.default, self.factory = default, factory
+        self.init, self.lazy, self.emit = init, lazy, emit if init else "no"
         self.name = ""
 
 
-def Child(default: Any = REQUIRED, *, factory: Any = None, init: bool = True, emit: str = "") -> Any:
+def Child(default: Any = REQUIRED, **how: Any) -> Any:
     """A field that holds a tracker. With the default None, there may be none: such a field is no argument of `rebuild` then."""
-    return Field(True, False, default, factory, init, emit)
+    return Field("child", default, **how)
 
 
-def Children(default: Any = REQUIRED, *, factory: Any = None, init: bool = True, emit: str = "") -> Any:
+def Children(default: Any = REQUIRED, **how: Any) -> Any:
     """A field that holds a collection of trackers."""
-    return Field(False, True, default, factory, init, emit)
+    return Field("children", default, **how)
 
 
-def Plain(default: Any = REQUIRED, *, factory: Any = None, init: bool = True, emit: str = "") -> Any:
+def Plain(default: Any = REQUIRED, **how: Any) -> Any:
     """A field that holds a host value."""
-    return Field(False, False, default, factory, init, emit)
+    return Field("plain", default, **how)
 
 
 class Lazy:
@@ -140,11 +151,13 @@ def _resolve_fields(cls: Any) -> None:
         fields.update(base.__dict__.get("own_fields", ()))
     fields.update(own)
     cls.own_fields, cls.fields = own, tuple(fields.values())
-    if not own:
+    if cls.rebuild is not None and (own or "rebuild" in cls.__dict__):
+        cls.arguments = tuple([field for field in fields.values() if field.emit != "no"])
+    if not own and "__post_init__" not in cls.__dict__:
         return
     for name, field in own.items():
         field.name = name
-        if hasattr(cls, f"load_{name}"):
+        if field.lazy:
             setattr(cls, name, Lazy(name))
         elif field.default is REQUIRED or field.factory is not None:
             delattr(cls, name)
@@ -152,8 +165,10 @@ def _resolve_fields(cls: Any) -> None:
             setattr(cls, name, field.default)
     if "__init__" not in cls.__dict__:
         cls.__init__ = _first_constructor(cls)
-    if "children" not in cls.__dict__ and any(field.child or field.many for field in own.values()):
-        cls.children = _declared_children(super(cls, cls).children, own)
+    if any(field.child or field.many for field in own.values()):
+        cls.declared_children = _declared_children(super(cls, cls).children, own)
+        if "children" not in cls.__dict__:
+            cls.children = cls.declared_children
 
 
 def _declared_children(inherited: Callable[[Any], Any], own: dict[str, Field]) -> Callable[[Any], list[Any]]:
@@ -164,10 +179,11 @@ def _declared_children(inherited: Callable[[Any], Any], own: dict[str, Field]) -
         state = self.__dict__
         found = list(inherited(self))
         for name in singles:
-            if (child := state.get(name)) is not None:
+            if (child := state.get(name)) is not None and child is not MISSING:
                 found.append(child)
         for name in several:
-            found.extend(state.get(name, ()))
+            held = state.get(name, ())
+            found.extend([v for v in held.values() if v is not None] if type(held) is dict else held)
         return found
 
     return children
@@ -187,19 +203,19 @@ def _constructor(cls: Any) -> Callable[..., None]:
     """`__init__` for the declared fields, in their order, and the access path as its last parameter. As in `dataclasses`, the function
     is made from its text, so that making an object costs what it does with one written by hand."""
     namespace: dict[str, Any] = {}
-    parameters, lines = ["self"], []
+    parameters, lines = ["vt"], []
     for field in cls.fields:
         name = field.name
         namespace[f"_{name}"] = field.default if field.factory is None else field.factory
         if field.factory is not None:
-            lines.append(f"self.{name} = {f'_{name}() if {name} is None else {name}' if field.init else f'_{name}()'}")
+            lines.append(f"vt.{name} = {f'_{name}() if {name} is None else {name}' if field.init else f'_{name}()'}")
             parameters += [f"{name}=None"] if field.init else []
         elif field.init:
-            lines.append(f"self.{name} = {name}")
+            lines.append(f"vt.{name} = {name}")
             parameters.append(name if field.default is REQUIRED else f"{name}=_{name}")
-    lines.append("if source is not None: self.source = source")
+    lines.append("vt.source = source")
     if hasattr(cls, "__post_init__"):
-        lines.append("self.__post_init__()")
+        lines.append("vt.__post_init__()")
     exec(f"def __init__({', '.join(parameters)}, source=None):\n " + "\n ".join(lines), namespace)
     return namespace["__init__"]
 
@@ -216,10 +232,11 @@ class VariableTracker:
             rebuild = map
 
     The constructor is `MapVariable(function, iterators, source=None)`, `children()` gives the function and the iterators, and
-    generated code calls `map(function, *iterators)`, or `map.__new__(cls, …)` for an instance of a subclass. A field whose model has a
-    method `load_NAME` is read from the real object when first asked for (`Lazy`). `__post_init__` runs after the constructor. Whatever
+    generated code calls `map(function, *iterators)`, or `map.__new__(cls, …)` for an instance of a subclass. A `lazy` field is read from
+    the real object when first asked for (`Lazy`). `__post_init__` runs after the constructor. Whatever
     a declaration can't say (an object that is filled after it is made, a state that no call leads to) is said by a method of that
-    name, which then replaces the declared one. A declared field that is no parameter and no tracker is a plain class attribute.
+    name, which then replaces the declared one (`declared_children` is what such a method starts from). A field with a default that is
+    no parameter and no tracker needs no declaration: it is a class attribute.
 
     Attributes:
         source: the access path (a `guards.ir.GuardNode`) by which generated code can reload the object and guards can check it;
@@ -243,9 +260,12 @@ class VariableTracker:
     opaque = False  # of a class with a base written in C whose state has no model
     is_atom = False  # an instance of a subclass of int, str …, whose value of that type is `atom`
 
+    cls: type
+
     # -- declared fields
     own_fields: dict[str, Field] = {}
     fields: tuple[Field, ...] = ()
+    arguments: tuple[Field, ...] = ()  # those that `rebuild` gets
     rebuild: Any = None  # the callable whose call with the fields makes the object again
 
     def __init_subclass__(cls) -> None:
@@ -298,7 +318,7 @@ class VariableTracker:
 
     def python_type(self) -> type:
         """The object's real type (`type(x)`)."""
-        raise NotImplementedError(type(self).__name__)
+        return self.cls
 
     def is_python_constant(self) -> bool:
         """True if the object's whole value is known and immutable, or it is known by identity."""
@@ -370,13 +390,11 @@ class VariableTracker:
         else:
             cg.load_callable(function)
         keywords: list[str] = []
-        for field in self.fields:
-            value = getattr(self, field.name) if field.emit != "no" else None
-            if field.emit == "no" or (
-                field.default is not REQUIRED and field.emit == "keyword" and value == field.default
-            ):
-                continue
+        for field in self.arguments:
+            value = getattr(self, field.name)
             if field.emit == "keyword":
+                if value == field.default:
+                    continue
                 keywords.append(field.name)
             n += _emit_field(cg, field, value)
         cg.asm.call(n, tuple(keywords))

@@ -24,6 +24,7 @@ from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
 from .deferred_str import TEXTS, LateText, mark, unmarked
 from .descr import generic_getattr, generic_setattr
+from .dispatch import method
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -43,9 +44,6 @@ class NativeVariable(VariableTracker):
 
     cls: type = object
     emits_subclasses = False  # `emit_new` makes instances of subclasses, too, with their state
-
-    def python_type(self) -> type:
-        return self.cls
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return method_or_attribute(tx, self, self.python_type(), name)
@@ -69,6 +67,22 @@ class NativeVariable(VariableTracker):
         """Announce a change of this object; called before the change."""
         if self.source is not None:
             tx.tr.mutating(self)
+
+
+def changes_in_place(*methods: Any) -> None:
+    """Register methods without arguments that do to the items of a model what they do to those of the real object: `list.reverse`."""
+    for descriptor in methods:
+        method(descriptor)(_in_place(descriptor.__name__))
+
+
+def _in_place(name: str) -> Callable[..., VariableTracker]:
+    def change(tx: Frame, self: Any, /) -> VariableTracker:
+        items = self.items
+        self.changing(tx)
+        getattr(items, name)()
+        return NONE
+
+    return change
 
 
 def method_or_attribute(tx: Frame, v: VariableTracker, cls: type, name: str) -> VariableTracker:

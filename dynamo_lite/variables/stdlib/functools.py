@@ -29,7 +29,6 @@ from dynamo_lite.variables.protocol.native import (
     recursive_repr,
     str_text,
 )
-from dynamo_lite.variables.protocol.reimported_c_modules import family
 from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
@@ -234,20 +233,19 @@ def partial_keywords(tx: Frame, self: PartialVariable, /) -> VariableTracker:
     return self.keywords
 
 
-@family(functools.partial)
 def register_partial(partial: Any) -> None:
     """`partial` and its methods."""
-    model = PartialVariable
-    if partial is not functools.partial:
-        model = type("PartialVariable", (PartialVariable,), {"cls": partial, "base": partial})
-    register_native(partial, model)
-    builds(partial)(lambda tr, value, source: _build_partial(model, tr, value, source))
+    register_native(partial, PartialVariable)
+    builds(partial)(lambda tr, value, source: _build_partial(PartialVariable, tr, value, source))
     constructor(partial)(partial_new)
     builtin(partial.__new__)(partial_new)
     method(partial.__reduce__)(partial_reduce)
     method(partial.__setstate__)(partial_setstate)
     for name, getter in (("func", partial_func), ("args", partial_args), ("keywords", partial_keywords)):
         getset(partial.__dict__[name], readonly(partial.__dict__[name]))(getter)
+
+
+register_partial(functools.partial)
 
 
 # -- cmp_to_key

@@ -25,7 +25,6 @@ from dynamo_lite.variables.protocol.descr import generic_getattr
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.hashing import Key, key_of
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, host_index, host_value
-from dynamo_lite.variables.protocol.reimported_c_modules import family
 from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
@@ -271,7 +270,6 @@ def _cache_clear(tx: Frame, self: Any, /) -> VariableTracker:
     return NONE
 
 
-@family(functools._lru_cache_wrapper)
 def register_cache(wrapper: Any) -> None:
     """`functools._lru_cache_wrapper` and its methods."""
     builds(wrapper)(_build_cached_function)
@@ -281,3 +279,6 @@ def register_cache(wrapper: Any) -> None:
     method(wrapper.__copy__)(lambda tx, self, /: self)
     method(wrapper.__deepcopy__)(lambda tx, self, memo, /: self)
     method(wrapper.__reduce__)(lambda tx, self, /: get_attr(tx, self, "__qualname__"))
+
+
+register_cache(functools._lru_cache_wrapper)

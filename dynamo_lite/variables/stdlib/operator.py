@@ -18,7 +18,6 @@ from dynamo_lite.variables.protocol.abstract import get_attr, get_item
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_all, host_value, part_text, recursive_repr
-from dynamo_lite.variables.protocol.reimported_c_modules import family
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .functools import partial_new
@@ -113,7 +112,6 @@ MODELS: dict[str, type[GetterVariable]] = {
 }
 
 
-@family(operator.attrgetter, operator.itemgetter, operator.methodcaller)
 def register_getter(cls: Any) -> None:
     """One of the three, and its methods."""
     model = MODELS[cls.__name__]
@@ -152,6 +150,10 @@ def register_getter(cls: Any) -> None:
     @method(cls.__reduce__)
     def getter_reduce(tx: Frame, self: GetterVariable, /) -> VariableTracker:
         return self.reduce(tx)
+
+
+for _cls in (operator.attrgetter, operator.itemgetter, operator.methodcaller):
+    register_getter(_cls)
 
 
 @functools.cache
