@@ -213,4 +213,4 @@ def exception_repr(tx: Frame, self: ExceptionVariable) -> VariableTracker:
 
 def match_group(tx: Frame, exc: VariableTracker, target: VariableTracker) -> tuple[VariableTracker, VariableTracker]:
     """CHECK_EG_MATCH (`_PyEval_ExceptionGroupMatch`): (rest, match). Groups have no model."""
-    return (NONE, NONE) if is_none(exc) else unsupported("opcode", "except* with an exception")
+    return (NONE, NONE) if is_none(exc) else unsupported("exception-group", "except* with an exception")
