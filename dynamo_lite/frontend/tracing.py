@@ -31,7 +31,6 @@ from dynamo_lite.isa.resume import PREFIXES
 from dynamo_lite.isa.typeobject import lookup, module_of, qualname_of
 from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.record import Function
-from dynamo_lite.variables.builtin.bytearray import BytearrayVariable
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.iter import SequenceIteratorVariable
 from dynamo_lite.variables.builtin.list import ListVariable
@@ -322,7 +321,7 @@ class Trace:
                 result.mp_ass_subscript(self.frame, self.wrap_new(key), self.wrap_new(item))
             return result
         if cls is bytearray:
-            return BytearrayVariable(value)
+            return None
         return self.build_constant_object(value)
 
     def build_constant_object(self, value: object) -> VariableTracker:
@@ -363,7 +362,7 @@ class Trace:
                 node = self.source(self.constant_source(globals_), ir.DICT_ITEM, "__builtins__")
                 self.guard(node, ir.IS, globals_["__builtins__"])
             below = self.namespace(names) if names is not globals_ and names is not None else None
-            found = GlobalsNamespace(globals_, self.constant_source(globals_), below)
+            found = GlobalsNamespace(globals_, below, self.constant_source(globals_))
             found.is_fixed = fixed
             self.namespaces[id(globals_)] = found
         return found

@@ -21,7 +21,6 @@ from dynamo_lite.variables.builtin.set import SetVariable
 from dynamo_lite.variables.builtin.slice import SliceVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.generators.coroutine import (
-    YieldedVariable,
     get_aiter,
     get_anext,
     get_awaitable,
@@ -710,11 +709,6 @@ def intrinsic(name: str) -> Callable[[Any], Any]:
 def stopiteration_error(f: Frame, exc: VariableTracker) -> VariableTracker:
     """`stopiteration_error` of intrinsics.c."""
     return stop_iteration_error(f, f.code.co_flags, exc)
-
-
-@intrinsic("ASYNC_GEN_WRAP")
-def async_gen_wrap(f: Frame, item: VariableTracker) -> VariableTracker:
-    return YieldedVariable(item)
 
 
 @op(Op.CALL_INTRINSIC)

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from .builtin import code_object, dictview, genericalias, iter, number, slice, text, zip  # noqa: F401
-from .builtin.bytearray import BytearrayVariable
 from .builtin.deque import DequeVariable
 from .builtin.dict import DictVariable
 from .builtin.list import ListVariable
@@ -21,14 +20,12 @@ from .builtin.tuple import TupleVariable
 from .generators import coroutine, foreign_generator, generator  # noqa: F401
 from .objects import (  # noqa: F401
     atom,
-    attribute_slots,
     build_class,
     callables,
     cell,
     classes,
     compiled,
     enum_member,
-    exc_members,
     exception_instance,
     exceptions,
     frame_object,
@@ -43,9 +40,7 @@ from .objects.property import ClassMethodVariable, PropertyVariable, StaticMetho
 from .objects.subclass import NATIVE_MODELS, register_native
 from .objects.super import SuperVariable
 from .protocol import markers  # noqa: F401
-from .protocol.constant import ATOMIC_TYPES
 from .protocol.native import NativeVariable
-from .protocol.wrap import BUILDERS
 from .stdlib import (  # noqa: F401
     app_level,
     builtins,
@@ -66,7 +61,6 @@ for _cls, _model in {
     set: SetVariable,
     frozenset: FrozenSetVariable,
     deque: DequeVariable,
-    bytearray: BytearrayVariable,
     OrderedDict: OrderedDictVariable,
     defaultdict: DefaultDictVariable,
     property: PropertyVariable,
@@ -85,7 +79,6 @@ def _register_models(model: Any) -> None:
 
 
 _register_models(NativeVariable)
-attribute_slots.register([*ATOMIC_TYPES, *NATIVE_MODELS, *BUILDERS])
 
 if find_spec("torch") is not None:
     from .torch import (  # noqa: F401

@@ -39,7 +39,7 @@ def test_texts_agree_with_the_objects():
         return texts, new, bare, inner, running, len, old
 
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        compiled = capture(program)
+        compiled = capture(program, fullgraph=False)
         for old in (Plain(), Plain()):
             texts, new, bare, inner, running, _, old = compiled(old)
             assert texts[:-2] == [
@@ -58,31 +58,28 @@ def test_texts_agree_with_the_objects():
             assert re.fullmatch(r"<list_iterator object at 0x[0-9a-f]+>", texts[-1])
 
 
-def test_what_does_not_hang_on_the_address_is_known():
+def test_the_address_of_a_constant_of_the_program_is_known():
     check_lines(
         """
-        repr(o) == repr(o), repr(o) != repr(o), repr(o) == "text", repr(o) == 5
-        a, b = C(), C(); return repr(a) == repr(b), f"x{a}" == f"y{a}"
-        repr(C()).startswith("<"), repr(C()).endswith(">"), "object at" in repr(C())
-        repr(len), repr(list.append), repr(C), repr(list.__add__)
-        bool(repr(C())), isinstance(repr(C()), str)
-        f = functools.partial(len); f.__setstate__((len, (f,), {}, None)); return repr(f)
+        repr(o) == repr(o), repr(o) != repr(o), repr(o) == "text", repr(o) == 5, len(repr(o)), repr(o)[0], "%60r" % o
+        repr(o).startswith("<"), "object at" in repr(o), {repr(o): 1}
+        repr(len), repr(list.append), repr(C), repr(list.__add__), repr(outside), f"{outside}"
         """,
-        names={"C": Plain, "o": Plain()},
+        names={"C": Plain, "o": Plain(), "outside": outside},
     )
 
 
-def test_what_hangs_on_it_breaks():
+def test_any_other_breaks():
     for text in (
-        "len(repr(C()))",
+        "repr(C())",
+        "f'{C()}'",
         "'%60r' % C()",
-        "'{!r:>60}'.format(C())",
-        "repr(C())[3]",
-        "{repr(C())}",
-        "repr(C()) in 'x'",
+        "str({'k': C()})",
+        "repr(C().method)",
+        "repr(lambda: 1)",
+        "repr(x)",
     ):
-        breaks(text, "object-identity", names={"C": Plain})
-    breaks("repr(C()) == repr(C())", "object-identity", names={"C": Plain})  # the second may be where the first was
+        breaks(text, "object-identity", names={"C": Plain}, x=Plain())
 
 
 class TestIds:

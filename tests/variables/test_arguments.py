@@ -75,7 +75,7 @@ class TestArgumentsOfC:
                     out.append(str(error))
             return out
 
-        same(program, whole=True)
+        same(program)
 
     @pytest.mark.parametrize(
         "call",
@@ -96,7 +96,7 @@ class TestArgumentsOfC:
             except TypeError as error:
                 return str(error)
 
-        same(program, whole=True)
+        same(program)
 
     @pytest.mark.parametrize("base", [tuple, frozenset, float])
     def test_keywords_of_a_subclass(self, base):
@@ -114,7 +114,7 @@ class TestArgumentsOfC:
             except TypeError as error:
                 return made == base("1"), made.note, str(error)
 
-        same(program, whole=True)
+        same(program)
 
     @pytest.mark.parametrize("make", [lambda: {}.keys(), lambda: iter(range(3)), lambda: iter({}), lambda: iter(set())])
     def test_types_that_cannot_be_called(self, make):

@@ -141,8 +141,6 @@ def test_numbers():
         I(5).x
         I(5)("a")
         len(I(5))
-        int.__new__(bool, 1)
-        int.__new__(str, 1)
         int.__add__(I(1), 2), int.__add__(1, "a"), int.__eq__(I(1), [])
         """,
         names=NAMES,
@@ -240,7 +238,7 @@ def test_in_c_functions():
     check_lines(
         """
         struct.pack("<i", I(5)), struct.unpack("<d", struct.pack("<d", 1.5))
-        struct.pack("b", Num(3)), struct.calcsize("ii"), match("ab").group(), struct.unpack("<i", bytearray(4))
+        struct.pack("b", Num(3)), struct.calcsize("ii"), match("ab").group()
         struct.pack("i", "a")
         struct.pack("q")
         """,

@@ -163,7 +163,7 @@ class TestHooks:
             except TypeError as error:
                 return str(error)
 
-        same(program, whole=True)
+        same(program)
 
     def test_error_in_set_name(self):
         def program():
@@ -394,7 +394,7 @@ class TestChecks:
                     messages.append(str(error))
             return messages, bound.__get__(None, dict)([1])
 
-        same(program, whole=True)
+        same(program)
 
     def test_methods_of_c_as_special_methods(self):
         def program():

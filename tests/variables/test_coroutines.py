@@ -1,10 +1,13 @@
-"""Coroutines, async generators, and what awaits them. Needs no torch."""
+"""Coroutines, and what awaits them; async generators break the graph. Needs no torch."""
 
 import types
 
 import pytest
 
+from dynamo_lite.config import config
+from dynamo_lite.exc import Unsupported
 from tests.helpers.capturing import same
+from tests.helpers.differential import capture
 
 
 @types.coroutine
@@ -67,7 +70,34 @@ class TestCoroutines:
                 seen.append(n)
             return seen, [n async for n in numbers(2)]
 
+        same(lambda: drive(outer()))
+
+    def test_async_for_over_an_iterator_of_the_program(self):
+        class Numbers:
+            def __init__(self, n):
+                self.left = n
+
+            def __aiter__(self):
+                return self
+
+            async def __anext__(self):
+                if not self.left:
+                    raise StopAsyncIteration
+                self.left -= 1
+                return await suspend(self.left)
+
+        async def outer():
+            return [n async for n in Numbers(3)]
+
         same(lambda: drive(outer()), whole=True)
+
+    def test_an_async_generator_breaks(self):
+        async def numbers():
+            yield 1
+
+        with pytest.raises(Unsupported) as caught, config.patch(capture_pure_python=True):
+            capture(lambda: numbers())()
+        assert caught.value.slug == "async"
 
     def test_methods_of_async_generators(self):
         async def numbers():
@@ -88,7 +118,7 @@ class TestCoroutines:
                 seen.append("end")
             return seen
 
-        same(lambda: drive(outer()), whole=True)
+        same(lambda: drive(outer()))
 
     @pytest.mark.parametrize("what", [None, 1, "text"])
     def test_what_can_not_be_awaited(self, what):

@@ -1,6 +1,8 @@
-"""Exceptions with members of their own in C, made by the program or raised by C code during the analysis."""
+"""Exceptions whose members C parses from their arguments: traced code that makes one, or meets one raised by C code, breaks the graph."""
 
-from tests.helpers.differential import capture, check
+import pytest
+
+from tests.helpers.differential import breaks, capture, check
 
 
 class Mine(OSError):
@@ -65,7 +67,22 @@ TEXTS = [
 
 
 def test_members():
-    check(*TEXTS, names={"Mine": Mine}, z=1)
+    check(*TEXTS, names={"Mine": Mine}, fullgraph=False, z=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("raise OSError(2, 'no', 'name')", "call-c-function"),
+        ("Mine(13)", "call-c-function"),
+        ("SyntaxError('msg')", "call-c-function"),
+        ("ExceptionGroup('g', [ValueError()])", "call-c-function"),
+        ("UnicodeDecodeError('a', b'b', 0, 1, 'reason')", "call-c-function"),
+        ("b'\\xff'.decode('utf-8')", "exception-unrepresentable"),
+    ],
+)
+def test_making_one_breaks(text, slug):
+    breaks(text, slug, names={"Mine": Mine})
 
 
 def test_they_leave():
@@ -88,4 +105,4 @@ def test_they_leave():
 
     for kind in range(3):
         with config.patch(capture_pure_python=True, debug=True):
-            assert attributes(capture(make)(kind)) == attributes(make(kind))
+            assert attributes(capture(make, fullgraph=False)(kind)) == attributes(make(kind))

@@ -29,7 +29,7 @@ def test_results():
         """
         f = io.StringIO(); n = f.write("a\\nb"); f.writelines(["c", "d"]); n, f.getvalue(), f.tell(), f.closed, f.readable()
         f = io.StringIO("one\\ntwo\\n"); f.readline(), f.read(1), list(f), f.seek(0), f.readlines(), f.read()
-        f = io.BytesIO(b"a\\nb"); f.read(1), f.getvalue(), [*f], f.write(bytearray(b"x")), f.getvalue()
+        f = io.BytesIO(b"a\\nb"); f.read(1), f.getvalue(), [*f], f.write(b"x"), f.getvalue()
         with io.StringIO() as f: f.write("x"); r = f.getvalue()
         f = io.StringIO(); f.close(); f.write("x")
         io.StringIO(5)

@@ -91,7 +91,7 @@ class TestIndices:
             next(iterator)
             return next(iterator), next(iter(range(0))) if range(0) else None
 
-        same(program, whole=True)
+        same(program)
 
     def test_slices_are_copied(self):
         def program():

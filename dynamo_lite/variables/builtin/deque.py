@@ -9,25 +9,33 @@ Mirrors `Modules/_collectionsmodule.c`.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import class_name, get_iter, iter_next, iterated, type_name
-from dynamo_lite.variables.protocol.base import VariableTracker, missing_from, sourced_objects
+from dynamo_lite.variables.protocol.base import (
+    Child,
+    Children,
+    Plain,
+    VariableTracker,
+    load_filled,
+    missing_from,
+    sourced_objects,
+)
 from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
+    changes_in_place,
     checked_size,
     emit_bare,
     emit_call,
     emit_list,
     host_index,
     host_int,
-    load_filled,
     object_state,
     part_text,
     readonly,
@@ -54,26 +62,28 @@ class DequeVariable(NativeVariable):
     """A deque."""
 
     cls = base = deque
-    items: Any
+    items: Any = Children((), lazy=True)
+    maxlen: int | None = Plain(None)
+    original: tuple[VariableTracker, ...] = ()
+    probe: Any = None  # an iterator over the items from outside, made when they were loaded
 
-    def __init__(self, items: Iterable[VariableTracker] = (), maxlen: int | None = None) -> None:
-        self.items = deque(items, maxlen)
+    def __post_init__(self) -> None:
+        self.items = deque(self.items, self.maxlen)
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "items" or "_tr" not in self.__dict__:
-            raise AttributeError(name)
+    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
+        tr.guard(tr.source(source, ir.ATTR, "maxlen"), ir.EQUALS, value.maxlen)
+        super().load_from(tr, value, source)
+
+    def load_items(self) -> Any:
+        """The items of a deque from outside."""
         tr, source = self._tr, self.source
         real = list(deque.__iter__(self.value))
         tr.guard(source, ir.LEN, len(real))
         node = tr.source(source, ir.CALL, items_of)
         items = [tr.wrap(item, tr.source(node, ir.INDEX, i)) for i, item in enumerate(real)]
-        self.items = result = deque(items, self.value.maxlen)
-        self.original = tuple(items)
-        self.probe: Any = iter(result)
+        result = deque(items, self.value.maxlen)
+        self.original, self.probe = tuple(items), iter(result)
         return result
-
-    def children(self) -> Any:
-        return list(self.__dict__.get("items", ()))
 
     def let_go(self, tr: Trace) -> Any:
         return missing_from(self.items, sourced_objects(self.original)) if "items" in self.__dict__ else ()
@@ -222,14 +232,13 @@ def items_of(real: Any) -> tuple[Any, ...]:
 class DequeIterator(IteratorVariable):
     """An iterator over a deque, forwards or backwards."""
 
-    parts = ("seq",)
+    seq: DequeVariable = Child()
+    backwards: bool = Plain(False)
+    consumed = 0
 
-    def __init__(self, seq: DequeVariable, backwards: bool = False) -> None:
-        self.seq = seq
-        self.backwards = backwards
-        self.host = reversed(seq.items) if backwards else iter(seq.items)
+    def __post_init__(self) -> None:
+        self.host = reversed(self.seq.items) if self.backwards else iter(self.seq.items)
         self.cls = type(self.host)
-        self.consumed = 0
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         try:
@@ -240,9 +249,6 @@ class DequeIterator(IteratorVariable):
             tx.raises_like(error)
         self.consumed += 1
         return item
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        return self.cls, (self.seq, self.consumed)
 
     def emit_new(self, cg: Codegen) -> None:
         # The type takes the deque and a position.
@@ -270,13 +276,7 @@ _new_iterator(type(iter(deque())), False)
 _new_iterator(type(reversed(deque())), True)
 
 
-@builds(deque)
-def build_deque(tr: Trace, value: Any, source: GuardNode | None) -> DequeVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    tr.guard(tr.source(source, ir.ATTR, "maxlen"), ir.EQUALS, value.maxlen)
-    result = DequeVariable.__new__(DequeVariable)
-    result._tr, result.value, result.source = tr, value, source
-    return result
+builds(deque)(DequeVariable.from_outside)
 
 
 @constructor(deque)
@@ -359,11 +359,7 @@ def _extend(tx: Frame, self: DequeVariable, iterable: VariableTracker, name: str
     return NONE
 
 
-@method(deque.clear)
-def deque_clear(tx: Frame, self: DequeVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.clear()
-    return NONE
+changes_in_place(deque.clear, deque.reverse)
 
 
 @method(deque.copy, deque.__copy__)
@@ -375,13 +371,6 @@ def deque_copy(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     if not issubclass(result.python_type(), deque):
         tx.raises(TypeError, f"{type_name(self)}() must return a deque, not {type_name(result)}")
     return result
-
-
-@method(deque.reverse)
-def deque_reverse(tx: Frame, self: DequeVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.reverse()
-    return NONE
 
 
 @method(deque.rotate)

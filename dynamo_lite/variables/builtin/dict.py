@@ -35,6 +35,8 @@ from dynamo_lite.variables.protocol.abstract import (
 )
 from dynamo_lite.variables.protocol.base import (
     MISSING,
+    Child,
+    Plain,
     VariableTracker,
     held_items,
     missing_from,
@@ -58,6 +60,7 @@ from dynamo_lite.variables.protocol.hashing import (
 )
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
+    changes_in_place,
     checked_load,
     emit_bare,
     emit_call,
@@ -84,35 +87,33 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
 
+OrderedDict = collections.OrderedDict
+
+
 class DictVariable(NativeVariable):
     """A dict or the native part of an instance of a subclass; `base` is the builtin type whose storage it has."""
 
     cls = base = dict
     host_type: type = dict
-    items: dict[Any, VariableTracker]
-    popped: list[Any] = []
+    items: dict[Any, VariableTracker] = Plain(None, lazy=True)
     numbered = False  # some key is a number that may be another one at the next call
 
-    def __init__(self, items: dict[Any, VariableTracker] | None = None, cls: type | None = None) -> None:
-        self.items = self.host_type() if items is None else items
-        if items and any(type(key) is NumberKey for key in items):
+    def __post_init__(self) -> None:
+        if self.items is None:
+            self.items = self.host_type()
+        elif any(type(key) is NumberKey for key in self.items):
             self.numbered = True
-        if cls is not None and cls is not self.cls:
-            self.cls = cls
 
     # -- a real dict, read as far as needed
 
     def load_from(self, tr: Trace, value: object, source: GuardNode | None) -> None:
-        """Stand for the real `value`."""
-        self._tr, self.value, self.source = tr, value, source
+        super().load_from(tr, value, source)
         self.read: dict[Any, VariableTracker | None] = {}
         self.plain_keys: bool | None = None
         self.pending: dict[Any, tuple[bool, VariableTracker | None]] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached for `items` of a dict that has not been read as a whole.
-        if name != "items" or "_tr" not in self.__dict__:
-            raise AttributeError(name)
+    def load_items(self) -> dict[Any, VariableTracker]:
+        """All items of a dict from outside."""
         tr, source = self._tr, self.source
         pairs, numbers = self.real_items(tr)
         items = self.host_type()
@@ -135,7 +136,6 @@ class DictVariable(NativeVariable):
                 items.pop(key, None)
             if value is not None:
                 items[key] = value
-        self.items = items
         return items
 
     def real_items(self, tr: Trace) -> tuple[list[tuple[Any, Any]], dict[int, VariableTracker]]:
@@ -459,12 +459,6 @@ class DictVariable(NativeVariable):
             emit_call(cg, self.base.__delitem__, self, key_tracker(key))
             cg.asm.pop_top()
 
-    def emit_pops(self, cg: Codegen, n: int) -> None:
-        """Take the last n items off, as the program did: it changes the layout of the table."""
-        for _ in range(n):
-            emit_call(cg, self.base.popitem, self)
-            cg.asm.pop_top()
-
     def emit_update(self, cg: Codegen) -> None:
         if "items" not in self.__dict__:
             self.emit_pending(cg)
@@ -472,14 +466,10 @@ class DictVariable(NativeVariable):
         original, final = self.original, self.items
         kept = [key for key in original if key in final]
         gone = self.deleted_keys()
-        pops = bool(gone) and self.base is dict and gone == self.popped[::-1] == list(original)[-len(gone) :]
-        cleared = bool(gone) and not final and not pops  # at once: finalizers of the values see an empty dict
+        cleared = bool(gone) and not final  # at once: finalizers of the values see an empty dict
         in_order = all(same_key(a, b) for a, b in zip(kept, final, strict=False))
         if in_order and not cleared and not any(map(runs_program, gone)):
-            if pops:
-                self.emit_pops(cg, len(gone))
-            else:
-                self.emit_deletions(cg, gone)
+            self.emit_deletions(cg, gone)
             self.emit_stores(cg, [(k, v) for k, v in final.items() if original.get(k) is not v])
         else:
             emit_call(cg, self.base.clear, self)
@@ -498,7 +488,7 @@ class DictVariable(NativeVariable):
 
 def values_of(real: Any) -> tuple[Any, ...]:
     """The values of a real dict, in its order."""
-    base = collections.OrderedDict if isinstance(real, collections.OrderedDict) else dict
+    base = OrderedDict if isinstance(real, OrderedDict) else dict
     return tuple(base.values(real))
 
 
@@ -519,12 +509,7 @@ def function_text(tx: Frame, function: VariableTracker) -> str:
     return f"{host_value(module)}.{name}()"
 
 
-@builds(dict)
-def build_dict(tr: Trace, value: dict[Any, Any], source: GuardNode | None) -> DictVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = DictVariable.__new__(DictVariable)
-    result.load_from(tr, value, source)
-    return result
+builds(dict)(DictVariable.from_outside)
 
 
 # -- making
@@ -626,7 +611,7 @@ def dict_get(
     return default if found is None else found
 
 
-@method(dict.setdefault)
+@method(dict.setdefault, OrderedDict.setdefault)
 def dict_setdefault(
     tx: Frame, self: DictVariable, key: VariableTracker, default: VariableTracker = NONE, /
 ) -> VariableTracker:
@@ -640,12 +625,13 @@ def dict_setdefault(
     return found
 
 
-@method(dict.pop)
+@method(dict.pop, OrderedDict.pop)
 def dict_pop(
     tx: Frame, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
-    # No hash is asked for where the dict is empty: that can be told where hashing has effects.
-    found = self.discard(tx, self.key(tx, key)) if key.is_python_constant() or not self.is_empty(tx) else None
+    # No hash is asked for where a dict is empty: that can be told where hashing has effects.
+    hashes = self.base is OrderedDict or key.is_python_constant() or not self.is_empty(tx)
+    found = self.discard(tx, self.key(tx, key)) if hashes else None
     if found is not None:
         return found
     return default if default is not None else raise_with(tx, KeyError, key)
@@ -657,15 +643,10 @@ def dict_popitem(tx: Frame, self: DictVariable, /) -> VariableTracker:
         return tx.raises(KeyError, "popitem(): dictionary is empty")
     self.changing(tx)
     key, value = self.items.popitem()
-    self.popped = [*self.popped, key]
     return TupleVariable([key_tracker(key), value])
 
 
-@method(dict.clear)
-def dict_clear(tx: Frame, self: DictVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.clear()
-    return NONE
+changes_in_place(dict.clear, OrderedDict.clear)
 
 
 @method(dict.copy)
@@ -673,17 +654,17 @@ def dict_copy(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictVariable(dict(self.items))
 
 
-@method(dict.keys)
+@method(dict.keys, OrderedDict.keys)
 def dict_keys(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictKeysVariable(self)
 
 
-@method(dict.values)
+@method(dict.values, OrderedDict.values)
 def dict_values(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictValuesVariable(self)
 
 
-@method(dict.items)
+@method(dict.items, OrderedDict.items)
 def dict_items(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictItemsVariable(self)
 
@@ -698,7 +679,7 @@ def dict_contains(tx: Frame, self: DictVariable, key: VariableTracker, /) -> Var
     return DictVariable.sq_contains(self, tx, key)
 
 
-@method(dict.__reversed__)
+@method(dict.__reversed__, OrderedDict.__reversed__)
 def dict_reversed(tx: Frame, self: DictVariable, /) -> VariableTracker:
     return DictIterator(self, "keys", backwards=True)
 
@@ -713,12 +694,8 @@ class MappingProxyVariable(NativeVariable):
 
     cls = types.MappingProxyType
 
-    def __init__(self, mapping: VariableTracker, source: GuardNode | None = None) -> None:
-        self.mapping = mapping
-        self.source = source
-
-    def children(self) -> Any:
-        return (self.mapping,)
+    mapping: VariableTracker = Child()
+    rebuild = types.MappingProxyType
 
     def mp_length(self, tx: Frame) -> VariableTracker:
         return length(tx, self.mapping)
@@ -754,9 +731,6 @@ class MappingProxyVariable(NativeVariable):
 
         def tp_hash(self, tx: Frame) -> VariableTracker:
             return tx.call(tx.tr.wrap_callable(hash), [self.mapping])
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_call(cg, types.MappingProxyType, self.mapping)
 
 
 def mapping_behind(proxy: object) -> Any:

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, contains, unpack
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker, load_filled
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import method
 from dynamo_lite.variables.protocol.hashing import key_tracker
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
     emit_call,
-    load_filled,
     part_text,
     recursive_repr,
     same_or_equal,
@@ -48,14 +47,11 @@ class DictViewVariable(NativeVariable):
 
     kind: str
 
-    def __init__(self, mapping: Any, cls: type | None = None, source: GuardNode | None = None) -> None:
-        # The type of a real view is known: the dict behind it may be lazy, and is left so.
-        self.cls = VIEW_TYPES[mapping.base is OrderedDict, self.kind] if cls is None else cls
-        self.mapping = mapping
-        self.source = source
+    mapping: Any = Child()
+    real_type: type | None = Plain(None)  # that of a view from outside, whose dict may be lazy, and is left so
 
-    def children(self) -> Any:
-        return (self.mapping,)
+    def __post_init__(self) -> None:
+        self.cls = self.real_type or VIEW_TYPES[self.mapping.base is OrderedDict, self.kind]
 
     def mp_length(self, tx: Frame) -> VariableTracker:
         return self.mapping.used(tx)
@@ -156,22 +152,20 @@ VIEW_MODELS: dict[str, type[DictViewVariable]] = {
 class DictIterator(IteratorVariable):
     """An iterator over a dict's keys, values or items, forwards or backwards."""
 
-    def __init__(self, mapping: Any, kind: str, backwards: bool = False) -> None:
-        self.mapping = mapping
-        self.base: type = mapping.base
-        self.kind = kind
-        self.backwards = backwards
-        self.consumed = 0
-        self.size = len(mapping.items)
-        items = mapping.items.items()
-        self.host: Iterator[tuple[Any, VariableTracker]] = reversed(items) if backwards else iter(items)
-        self.done = False
+    mapping: Any = Child()
+    kind: str = Plain()
+    backwards: bool = Plain(False)
+    consumed = 0
+    done = False
+
+    def __post_init__(self) -> None:
+        items = self.mapping.items.items()
+        self.base: type = self.mapping.base
+        self.size = len(items)
+        self.host: Iterator[tuple[Any, VariableTracker]] = reversed(items) if self.backwards else iter(items)
 
     def python_type(self) -> type:
         return ITERATOR_TYPES[self.base is OrderedDict, self.kind, self.backwards]
-
-    def children(self) -> Any:
-        return () if self.done else (self.mapping,)
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.done:
@@ -189,15 +183,6 @@ class DictIterator(IteratorVariable):
     def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.done else operator.length_hint(self.host)
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        if self.done:
-            return iter, ([],)
-        try:
-            to_come = self.host.__reduce__()[1][0]  # a list, made without moving the iterator
-        except RuntimeError as error:
-            tx.raises_like(error)
-        return iter, ([item_of(self.kind, *pair) for pair in to_come],)
 
     def can_be_made_again(self) -> bool:
         """Whether an iterator over the dict as it is now gives the same after as many items."""

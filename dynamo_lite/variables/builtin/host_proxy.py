@@ -165,8 +165,6 @@ def to_host(tx: Frame, vt: VariableTracker) -> Any:
     if isinstance(vt, ConstantVariable):
         return vt.value
     if vt.can_stand:
-        if hasattr(vt, "host_data"):
-            return vt.host_data
         cls = vt.python_type()
         kind = stand_class(tx, cls)
         stand = atom_base(cls).__new__(kind, vt.atom) if vt.is_atom else object.__new__(kind)
@@ -225,7 +223,7 @@ def _is_plain(value: Any) -> bool:
     cls = type(value)
     if cls in (tuple, list):
         return all(map(_is_plain, value))
-    return cls in ATOMIC_TYPES or issubclass(cls, (Stand, bytearray))
+    return cls in ATOMIC_TYPES or issubclass(cls, Stand)
 
 
 def can_be_host(*values: VariableTracker) -> bool:

@@ -24,10 +24,10 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import is_heap_type, mro_of
 from dynamo_lite.variables.protocol.abstract import get_item, length, type_name
-from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.base import Child, ObservedException, Plain, VariableTracker, load_filled
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import constructor
-from dynamo_lite.variables.protocol.native import NativeVariable, host_int, load_filled, same_or_equal
+from dynamo_lite.variables.protocol.native import NativeVariable, host_int, same_or_equal
 from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class IteratorVariable(NativeVariable):
-    """An iterator implemented in C. `parts` names the attributes that hold trackers (or are None)."""
+    """An iterator implemented in C. `parts` names attributes that hold trackers (or are None), for models that do not declare them."""
 
     parts: tuple[str, ...] = ()
     owned = False  # another iterator from outside goes through it, and moves it when that is replayed
@@ -89,12 +89,11 @@ def call_or_stop(tx: Frame, function: VariableTracker, args: list[VariableTracke
 class ListIterator(IteratorVariable):
     """A `list_iterator` or `tuple_iterator`. `seq` is None once exhausted."""
 
-    parts = ("seq",)
+    seq: Any = Child()
+    index = 0
 
-    def __init__(self, seq: Any) -> None:
-        self.seq = seq
-        self.base = seq.base
-        self.index = 0
+    def __post_init__(self) -> None:
+        self.base = self.seq.base
 
     def python_type(self) -> type:
         return LIST_ITERATORS[self.base]
@@ -125,29 +124,18 @@ def refuse_past_end(seq: Any, index: int) -> None:
 LIST_ITERATORS: dict[type, type] = {list: type(iter([])), tuple: type(iter(()))}
 
 
-def _state_is_relative() -> bool:
-    """Whether `__setstate__` of a range iterator counts from where it is, as in CPythons whose iterator forgets its start."""
-    iterator = iter(range(9))
-    next(iterator)
-    iterator.__setstate__(3)
-    return next(iterator) == 4
-
-
-RELATIVE_STATE = _state_is_relative()
-
-
 class ConstantIterator(IteratorVariable):
     """The iterator of a str, bytes or range constant. `made_at`: the step at which a loop over a range with bounds that vary has begun."""
 
-    parts = ("seq",)
+    seq: VariableTracker | None = Child()
+    values: Any = Plain()
     made_at = -1
+    index = 0
 
-    def __init__(self, seq: VariableTracker, values: Any) -> None:
-        self.seq: VariableTracker | None = seq
-        self.values = values
+    def __post_init__(self) -> None:
+        values = self.values
         self.cls = type(iter(values))
         self.size = values.index(values[-1]) + 1 if isinstance(values, range) and values else len(values)
-        self.index = 0
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
@@ -199,11 +187,8 @@ class SequenceIteratorVariable(IteratorVariable):
     """`iter(x)` of an object that has only `__getitem__`."""
 
     cls = type(iter(type("_Sequence", (), {"__getitem__": None})()))
-    parts = ("seq",)
-
-    def __init__(self, seq: VariableTracker) -> None:
-        self.seq: VariableTracker | None = seq
-        self.index = 0
+    seq: VariableTracker | None = Child()
+    index = 0
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
@@ -228,11 +213,9 @@ class CallIterator(IteratorVariable):
     """`iter(callable, sentinel)`."""
 
     cls = type(iter(int, 0))
-    parts = ("function", "sentinel")
-
-    def __init__(self, function: VariableTracker, sentinel: VariableTracker) -> None:
-        self.function: VariableTracker | None = function
-        self.sentinel = sentinel
+    function: VariableTracker | None = Child()
+    sentinel: VariableTracker = Child()
+    rebuild = iter
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.function is None:
@@ -246,25 +229,21 @@ class CallIterator(IteratorVariable):
         return result
 
     def emit_new(self, cg: Codegen) -> None:
-        cg.load_callable(iter)
         if self.function is None:
-            cg.load_const(int)
-            cg.load_const(0)
+            emit_position(cg, None, 0, functools.partial(iter, int, 0))
         else:
-            cg.load(self.function)
-            cg.load(self.sentinel)
-        cg.asm.call(2)
+            super().emit_new(cg)
 
 
 class ReversedVariable(IteratorVariable):
     """`reversed(sequence)`; for a list the type is `list_reverseiterator`. `index` is that of the next item."""
 
-    parts = ("seq",)
+    seq: VariableTracker | None = Child()
+    index: int = Plain()
+    base: type = Plain(reversed)
 
-    def __init__(self, seq: VariableTracker, index: int, cls: type = reversed) -> None:
-        self.seq: VariableTracker | None = seq
-        self.index = index
-        self.cls = self.base = cls
+    def __post_init__(self) -> None:
+        self.cls = self.base
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         seq, i = self.seq, self.index
@@ -454,13 +433,13 @@ def build_iterator(tr: Trace, value: object, source: GuardNode | None) -> Source
 class OpaqueIterator(IteratorVariable):
     """A real iterator whose state can't be seen: each step is left to the real one."""
 
-    def __init__(self, value: Any, source: GuardNode | None) -> None:
-        self.value = value
-        self.source = source
-        self.cls = type(value)
+    value: Any = Plain()
+
+    def python_type(self) -> type:
+        return type(self.value)
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
-        return unsupported("iterator-state", self.cls.__name__)
+        return unsupported("iterator-state", type(self.value).__name__)
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         self._refuse_attributes(name)

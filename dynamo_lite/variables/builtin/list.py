@@ -23,10 +23,11 @@ from dynamo_lite.variables.protocol.abstract import (
     type_name,
     unpack,
 )
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, missing_from
+from dynamo_lite.variables.protocol.base import MISSING, Plain, VariableTracker, missing_from
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.native import (
+    changes_in_place,
     emit_bare,
     emit_list,
     host_index,
@@ -43,19 +44,14 @@ from .sequence import SequenceVariable, host_items
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
-    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
 
 class ListVariable(SequenceVariable):
     """A list or the native part of an instance of a subclass."""
 
-    cls = base = list
-
-    def __init__(self, items: list[VariableTracker] | None = None, cls: type = list) -> None:
-        self.items = [] if items is None else items
-        if cls is not list:
-            self.cls = cls
+    base = list
+    cls: type = Plain(list)
 
     @classmethod
     def make(cls, items: list[VariableTracker]) -> ListVariable:
@@ -155,12 +151,7 @@ def _replace_items(real: list[Any], items: list[Any]) -> None:
     list.__setitem__(real, slice(None), items)
 
 
-@builds(list)
-def build_list(tr: Trace, value: list[Any], source: GuardNode | None) -> ListVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = ListVariable.__new__(ListVariable)
-    result.load_from(tr, value, source)
-    return result
+builds(list)(ListVariable.from_outside)
 
 
 @constructor(list)
@@ -278,11 +269,7 @@ def sequence_count(tx: Frame, self: SequenceVariable, value: VariableTracker, /)
     return ConstantVariable(sum(same_or_equal(tx, item, value) for item in self.items))
 
 
-@method(list.reverse)
-def list_reverse(tx: Frame, self: ListVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.reverse()
-    return NONE
+changes_in_place(list.reverse)
 
 
 @method(list.__reversed__)

@@ -21,7 +21,7 @@ from dynamo_lite.variables.protocol.abstract import (
     iter_next,
     set_item,
 )
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Child, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.deferred_str import joined
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset
@@ -40,7 +40,6 @@ from dynamo_lite.variables.protocol.native import (
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .dict import DictVariable, dict_init
-from .dictview import DictItemsVariable, DictIterator, DictKeysVariable, DictValuesVariable
 from .tuple import TupleVariable
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class OrderedDictVariable(DictVariable):
 
     cls = base = OrderedDict
     host_type = OrderedDict
-    attributes: DictVariable | None = None
+    attributes: DictVariable | None = Child(None, init=False)
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
@@ -76,9 +75,6 @@ class OrderedDictVariable(DictVariable):
         """A dict's own method leaves the order alone that is kept beside the table, or goes by the table's."""
         replaced = method.__objclass__ is dict and getattr(OrderedDict, method.__name__) is not method
         return replaced and method not in (dict.__eq__, dict.__ne__, dict.__hash__)
-
-    def children(self) -> Any:
-        return [*super().children(), *([] if self.attributes is None else [self.attributes])]
 
     @staticmethod
     def pairs_in_order(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
@@ -142,12 +138,7 @@ PRINTED_AS_DICT = "{" in repr(OrderedDict(key=None))
 """Earlier versions print a list of pairs."""
 
 
-@builds(OrderedDict)
-def build_ordered_dict(tr: Trace, value: object, source: GuardNode | None) -> OrderedDictVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = OrderedDictVariable.__new__(OrderedDictVariable)
-    result.load_from(tr, value, source)
-    return result
+builds(OrderedDict)(OrderedDictVariable.from_outside)
 
 
 @constructor(OrderedDict)
@@ -217,35 +208,6 @@ def ordered_popitem(tx: Frame, self: OrderedDictVariable, last: VariableTracker 
     return TupleVariable([key_tracker(key), value])
 
 
-@method(OrderedDict.pop)
-def ordered_pop(
-    tx: Frame, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker | None = None
-) -> VariableTracker:
-    found = self.discard(tx, self.key(tx, key))
-    if found is not None:
-        return found
-    return default if default is not None else raise_with(tx, KeyError, key)
-
-
-@method(OrderedDict.setdefault)
-def ordered_setdefault(
-    tx: Frame, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker = NONE
-) -> VariableTracker:
-    host_key = self.key(tx, key)
-    found = self.find(host_key)
-    if found is None:
-        self.store(tx, host_key, default)
-        return default
-    return found
-
-
-@method(OrderedDict.clear)
-def ordered_clear(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    self.changing(tx)
-    self.items.clear()
-    return NONE
-
-
 @method(OrderedDict.copy)
 def ordered_copy(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     if self.python_type() is OrderedDict:
@@ -254,26 +216,6 @@ def ordered_copy(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     for key, value in self.pairs():
         result.mp_ass_subscript(tx, key, value)
     return result
-
-
-@method(OrderedDict.keys)
-def ordered_keys(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    return DictKeysVariable(self)
-
-
-@method(OrderedDict.values)
-def ordered_values(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    return DictValuesVariable(self)
-
-
-@method(OrderedDict.items)
-def ordered_items(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    return DictItemsVariable(self)
-
-
-@method(OrderedDict.__reversed__)
-def ordered_reversed(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
-    return DictIterator(self, "keys", backwards=True)
 
 
 @method(OrderedDict.__dict__["fromkeys"])
@@ -299,14 +241,12 @@ class DefaultDictVariable(DictVariable):
     """A defaultdict; `factory` is its `default_factory`."""
 
     cls = defaultdict
+    factory: VariableTracker = Child(NONE)
+    factory_changed = False
 
-    def __init__(self, items: dict[Any, VariableTracker] | None = None, factory: VariableTracker = NONE) -> None:
-        super().__init__(items)
-        self.factory = factory
-        self.factory_changed = False
-
-    def children(self) -> Any:
-        return [self.factory, *super().children()]
+    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
+        super().load_from(tr, value, source)
+        self.factory = tr.wrap(value.default_factory, tr.source(source, ir.ATTR, "default_factory"))
 
     def or_copy(self, tx: Frame) -> DictVariable:
         return default_copy(tx, self)
@@ -350,14 +290,7 @@ class DefaultDictVariable(DictVariable):
         super().emit_update(cg)
 
 
-@builds(defaultdict)
-def build_default_dict(tr: Trace, value: Any, source: GuardNode | None) -> DefaultDictVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = DefaultDictVariable.__new__(DefaultDictVariable)
-    result.load_from(tr, value, source)
-    result.factory = tr.wrap(value.default_factory, tr.source(source, ir.ATTR, "default_factory"))
-    result.factory_changed = False
-    return result
+builds(defaultdict)(DefaultDictVariable.from_outside)
 
 
 @constructor(defaultdict)

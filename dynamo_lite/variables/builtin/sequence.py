@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, richcompare, type_name
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Children, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, boolean
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
@@ -28,8 +28,6 @@ from dynamo_lite.variables.protocol.native import (
 from .iter import ListIterator
 
 if TYPE_CHECKING:
-    from dynamo_lite.frontend.tracing import Trace
-    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
 POINTER = tuple.__itemsize__
@@ -39,24 +37,14 @@ class SequenceVariable(NativeVariable):
     """A list or tuple, or an instance of a subclass; `base` is which of the two."""
 
     base: type
-    items: list[VariableTracker]
+    items: list[VariableTracker] = Children(factory=list, lazy=True)
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached for `items` of a sourced sequence only: everything else is a class or instance attribute.
-        if name != "items" or "_tr" not in self.__dict__:
-            raise AttributeError(name)
+    def load_items(self) -> list[VariableTracker]:
+        """The items of a sequence from outside."""
         tr, source = self._tr, self.source
         real = list(self.base.__iter__(self.value))
         tr.guard(source, ir.LEN, checked_load(len(real)))
-        self.items = items = [tr.wrap(item, tr.source(source, ir.INDEX, i)) for i, item in enumerate(real)]
-        return items
-
-    def load_from(self, tr: Trace, value: object, source: GuardNode | None) -> None:
-        """Stand for the real `value`; its items are loaded when first used."""
-        self._tr, self.value, self.source = tr, value, source
-
-    def children(self) -> Any:
-        return self.__dict__.get("items", ())
+        return [tr.wrap(item, tr.source(source, ir.INDEX, i)) for i, item in enumerate(real)]
 
     def host_copy(self) -> Any:
         """The host sequence of an all-constant one. Raises `NotConstant`."""

@@ -26,7 +26,7 @@ from dynamo_lite.variables.protocol.abstract import (
     length,
     unpack,
 )
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, sourced_objects
+from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker, load_filled, sourced_objects
 from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.hashing import (
@@ -40,12 +40,12 @@ from dynamo_lite.variables.protocol.hashing import (
 )
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
+    changes_in_place,
     emit_all,
     emit_bare,
     emit_call,
     emit_list,
     host_table,
-    load_filled,
     object_state,
     part_text,
     raise_with,
@@ -62,7 +62,6 @@ from .tuple import TupleVariable, _Hash, item_hash
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
-    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
 
@@ -71,10 +70,10 @@ class SetVariable(NativeVariable):
 
     cls: type = set
     base: type = set
-    items: Any
+    items: Any = Plain((), lazy=True)
 
-    def __init__(self, items: Iterable[Any] = ()) -> None:
-        self.items = self.base(items)
+    def __post_init__(self) -> None:
+        self.items = self.base(self.items)
 
     @staticmethod
     def of(items: list[VariableTracker]) -> SetVariable:
@@ -88,18 +87,12 @@ class SetVariable(NativeVariable):
 
     # -- a real set
 
-    def load_from(self, tr: Trace, value: object, source: GuardNode | None) -> None:
-        """Stand for the real `value`; its elements are loaded when first used."""
-        self._tr, self.value, self.source = tr, value, source
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "items" and "held" in self.__dict__:
+    def load_items(self) -> Any:
+        """The host keys of a set from outside, or of one with held numbers."""
+        if "held" in self.__dict__:
             items, numbers = self.__dict__.pop("held")
             items.update([key_of(None, number) for number in numbers])
-            self.items = items
             return items
-        if name != "items" or "_tr" not in self.__dict__:
-            raise AttributeError(name)
         tr, source, base = self._tr, self.source, self.base
         real = self.value
         # As a tuple, since the order in which a set gives its elements shows.
@@ -107,13 +100,13 @@ class SetVariable(NativeVariable):
         node = tr.source(source, ir.CALL, elements_of)
         if all(map(is_constant_key, elements)):
             tr.guard(node, ir.EQUALS, elements)
-            self.items = items = same_order_copy(real, elements)
+            items = same_order_copy(real, elements)
         else:
             tr.guard(node, ir.LEN, len(elements))
             keys = [
                 key_of(tr.frame, tr.wrap(element, tr.source(node, ir.INDEX, i))) for i, element in enumerate(elements)
             ]
-            self.items = items = base(keys)
+            items = base(keys)
             if len(items) == len(keys) and any(map(operator.is_not, items, keys)):
                 self.loaded = keys
         self.original = frozenset(items)
@@ -320,13 +313,12 @@ class SetIterator(IteratorVariable):
     """A `set_iterator`."""
 
     cls = type(iter(set()))
-    parts = ("seq",)
+    seq: SetVariable | None = Child()  # None once exhausted
+    consumed = 0
 
-    def __init__(self, seq: SetVariable) -> None:
-        self.seq: SetVariable | None = seq  # None once exhausted
-        self.host = iter(seq.items)  # tells what has changed since
-        self.order = list(seq.in_order())
-        self.consumed = 0
+    def __post_init__(self) -> None:
+        self.host = iter(self.seq.items)  # tells what has changed since
+        self.order = list(self.seq.in_order())
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         try:
@@ -342,13 +334,6 @@ class SetIterator(IteratorVariable):
     def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return self.host.__length_hint__()
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        try:
-            self.host.__reduce__()  # does not move the iterator
-        except RuntimeError as error:
-            tx.raises_like(error)
-        return iter, (list(map(key_tracker, self.order[self.consumed :])),)
 
     def emit_new(self, cg: Codegen) -> None:
         if self.seq is None:
@@ -413,21 +398,8 @@ def element_keys(tx: Frame, v: VariableTracker, wanted: Any = ()) -> Any:
     return keys
 
 
-@builds(set)
-def build_set(tr: Trace, value: object, source: GuardNode | None) -> SetVariable:
-    return _build(SetVariable, tr, value, source)
-
-
-@builds(frozenset)
-def build_frozenset(tr: Trace, value: object, source: GuardNode | None) -> SetVariable:
-    return _build(FrozenSetVariable, tr, value, source)
-
-
-def _build(model: type[SetVariable], tr: Trace, value: object, source: GuardNode | None) -> SetVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
-    result = model.__new__(model)
-    result.load_from(tr, value, source)
-    return result
+builds(set)(SetVariable.from_outside)
+builds(frozenset)(FrozenSetVariable.from_outside)
 
 
 @constructor(set)
@@ -582,12 +554,7 @@ def set_pop(tx: Frame, self: SetVariable, /) -> VariableTracker:
     return key_tracker(first)
 
 
-@method(set.clear)
-def set_clear(tx: Frame, self: SetVariable, /) -> VariableTracker:
-    items = self.items
-    self.changing(tx)
-    items.clear()
-    return NONE
+changes_in_place(set.clear)
 
 
 @method(set.__contains__, frozenset.__contains__)

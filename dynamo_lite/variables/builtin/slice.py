@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, is_true, richcompare, type_name
-from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
+from dynamo_lite.variables.protocol.base import Child, VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import (
     NONE,
     NOT_IMPLEMENTED,
@@ -38,7 +38,7 @@ from dynamo_lite.variables.protocol.native import (
 )
 from dynamo_lite.variables.protocol.wrap import builds
 
-from .iter import RELATIVE_STATE, ConstantIterator, IteratorVariable, emit_position
+from .iter import ConstantIterator, IteratorVariable, emit_position
 from .sequence import compare_items
 from .tuple import TupleVariable
 
@@ -54,18 +54,10 @@ class SliceVariable(NativeVariable):
 
     cls = slice
 
-    def __init__(
-        self,
-        start: VariableTracker,
-        stop: VariableTracker,
-        step: VariableTracker = NONE,
-        source: GuardNode | None = None,
-    ) -> None:
-        self.start, self.stop, self.step = start, stop, step
-        self.source = source
-
-    def children(self) -> Any:
-        return [self.start, self.stop, self.step]
+    start: VariableTracker = Child()
+    stop: VariableTracker = Child()
+    step: VariableTracker = Child(NONE)
+    rebuild = slice
 
     def is_python_constant(self) -> bool:
         return is_constant(*self.children())
@@ -102,9 +94,6 @@ class SliceVariable(NativeVariable):
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(f"slice{TupleVariable(self.children()).tp_repr(tx).value}")
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_call(cg, slice, self.start, self.stop, self.step)
 
 
 @builds(slice)
@@ -236,13 +225,13 @@ class OpenRangeIterator(IteratorVariable):
     """The iterator of a range whose bounds vary. Each turn asks whether it is the last one, so the number of turns is known only if all of
     them are taken."""
 
-    parts = ("seq",)
+    seq: RangeVariable | None = Child()
+    index = 0
 
-    def __init__(self, seq: RangeVariable) -> None:
-        self.seq: RangeVariable | None = seq
-        self.cls = type(iter(range(*[p.present() if _varies(p) else p.as_python_constant() for p in seq.parts])))
-        self.step = seq.parts[2].as_python_constant()
-        self.index = 0
+    def __post_init__(self) -> None:
+        parts = self.seq.parts
+        self.cls = type(iter(range(*[p.present() if _varies(p) else p.as_python_constant() for p in parts])))
+        self.step = parts[2].as_python_constant()
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
@@ -259,17 +248,6 @@ class OpenRangeIterator(IteratorVariable):
     def remaining(self, tx: Frame) -> int:
         """`__length_hint__`."""
         return 0 if self.seq is None else len(self.seq.value) - self.index
-
-    def reduced(self, tx: Frame) -> tuple[Any, ...]:
-        if self.seq is not None:
-            return iter, (self.seq,), self.index
-        host = iter(range(0))
-        return host.__reduce__()
-
-    def restore(self, tx: Frame, state: VariableTracker) -> None:
-        i = host_index(tx, state)
-        if self.seq is not None:
-            self.index = min((self.index if RELATIVE_STATE else 0) + max(i, 0), len(self.seq.value))
 
     def emit_new(self, cg: Codegen) -> None:
         emit_position(cg, self.seq, self.index, functools.partial(range, 0))

@@ -18,7 +18,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import ABSENT
 from dynamo_lite.variables.protocol.abstract import get_attr, get_item, get_iter, type_name, unpack
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
 from dynamo_lite.variables.protocol.deferred_str import LateText, joined, mark, unmarked
 from dynamo_lite.variables.protocol.descr import type_lookup
@@ -41,7 +41,6 @@ from .number import pure_methods
 from .tuple import TupleVariable
 
 if TYPE_CHECKING:
-    from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
@@ -99,7 +98,7 @@ def text_concat(vt: ConstantVariable, tx: Frame, other: VariableTracker) -> Vari
         if isinstance(other, LateText):
             return joined(tx, [vt, other])
         return tx.raises(TypeError, f'can only concatenate str (not "{type_name(other)}") to str')
-    return tx.raises(TypeError, f"can't concat {type_name(other)} to bytes")
+    return unsupported("call-c-function", f"bytes and a {type_name(other)}, which may have a buffer")
 
 
 @constant_slot("sq_repeat", *CHAR)
@@ -232,6 +231,8 @@ def formatting(
 ) -> VariableTracker:
     """`function(*args, **kwargs)`, a real formatting function, on stands."""
     marks: list[LateText] = []
+    if isinstance(function.__self__, bytes) and not can_be_host(*args):
+        return unsupported("call-c-function", "an object that may have a buffer as an argument of a format")
     inside = function.__name__ != "__mod__" and _PARTS.search(function.__self__) is not None
     argument = _parted if inside else stand_in
     host = [argument(tx, a, marks) for a in args]
@@ -289,8 +290,9 @@ def text_join(tx: Frame, self: VariableTracker, iterable: VariableTracker, /) ->
         return joined(tx, parts, template)
     for i, item in enumerate(parts):
         if not can_be_host(item) and not hasattr(item, "host_copy"):
-            what = "str instance" if isinstance(template, str) else "a bytes-like object"
-            return tx.raises(TypeError, f"sequence item {i}: expected {what}, {type_name(item)} found")
+            if isinstance(template, bytes):
+                return unsupported("call-c-function", f"bytes and a {type_name(item)}, which may have a buffer")
+            return tx.raises(TypeError, f"sequence item {i}: expected str instance, {type_name(item)} found")
     return call_host(tx, template.join, [ListVariable(parts)])
 
 
@@ -400,30 +402,26 @@ _substitution(re.Pattern.subn)
 _substitution(re.Pattern.split)
 
 
+def _advanced(make: Any, n: int) -> Any:
+    return advance(make(), n)
+
+
 class MatchIterator(IteratorVariable):
     """`pattern.finditer(text)`: the real iterator is asked; `n` matches have been taken off it."""
 
     cls = type(re.compile("").finditer(""))
 
-    def __init__(self, make: Any) -> None:
-        self.make = make
-        self.real = make()
-        self.n = 0
+    make: Any = Plain()
+    n: int = Plain(0)
+    rebuild = _advanced
+
+    def __post_init__(self) -> None:
+        self.real = self.make()
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         match = next(self.real, None)
         self.n += match is not None
         return None if match is None else ConstantVariable(match)
-
-    def emit_new(self, cg: Codegen) -> None:
-        cg.load_callable(_advanced)
-        cg.load_const(self.make)
-        cg.load_const(self.n)
-        cg.asm.call(2)
-
-
-def _advanced(make: Any, n: int) -> Any:
-    return advance(make(), n)
 
 
 @method(re.Pattern.finditer)

@@ -15,7 +15,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import bases_of, dict_of, dictoffset_of, module_of, qualname_of
 from dynamo_lite.variables.protocol.abstract import type_name
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset, type_attribute
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
@@ -46,12 +46,8 @@ class TupleVariable(SequenceVariable):
     subclass.
     """
 
-    cls = base = tuple
-
-    def __init__(self, items: list[VariableTracker] | None = None, cls: type = tuple) -> None:
-        self.items = [] if items is None else items
-        if cls is not tuple:
-            self.cls = cls
+    base = tuple
+    cls: type = Plain(tuple)
 
     @classmethod
     def make(cls, items: list[VariableTracker]) -> TupleVariable:
@@ -170,11 +166,9 @@ def _guard_class(tr: Trace, cls: type) -> None:
 
 @builds(tuple)
 def build_tuple(tr: Trace, value: tuple[Any, ...], source: GuardNode | None) -> TupleVariable:
-    tr.guard(source, ir.TYPE_IS, type(value))
     _guard_class(tr, type(value))
-    result = TupleVariable.__new__(TupleVariable)
+    result = TupleVariable.from_outside(tr, value, source)
     result.cls = type(value)
-    result.load_from(tr, value, source)
     return result
 
 
@@ -240,13 +234,10 @@ class TupleGetterVariable(NativeVariable):
 
     cls = TupleGetter
 
-    def __init__(
-        self, index: int, doc: VariableTracker | None, value: Any = MISSING, source: GuardNode | None = None
-    ) -> None:
-        self.index = index
-        self.doc = doc
-        self.value = value
-        self.source = source
+    index: int = Plain()
+    doc: VariableTracker | None = Child()
+    value: Any = Plain(MISSING, emit="no")
+    rebuild = TupleGetter
 
     def is_python_constant(self) -> bool:
         return self.value is not MISSING
@@ -267,33 +258,12 @@ class TupleGetterVariable(NativeVariable):
     def tp_descr_set(self, tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
         tx.raises(AttributeError, "can't set attribute" if value is not None else "can't delete attribute")
 
-    def children(self) -> Any:
-        return () if self.doc is None else (self.doc,)
 
-    def emit_new(self, cg: Codegen) -> None:
-        cg.load_callable(TupleGetter)
-        cg.load_const(self.index)
-        cg.load(self.doc)
-        cg.asm.call(2)
-
-
-def _set_doc(tx: Frame, self: TupleGetterVariable, value: VariableTracker | None) -> None:
-    if self.source is not None:
-        unsupported("mutation-of-unknown-object", "the docstring of a field of a named tuple")
-    self.doc = ConstantVariable(None) if value is None else value
-
-
-@getset(TupleGetter.__dict__["__doc__"], _set_doc)
+@getset(TupleGetter.__dict__["__doc__"])
 def tuple_getter_doc(tx: Frame, self: TupleGetterVariable, /) -> VariableTracker:
     if self.doc is None:
         self.doc = tx.tr.wrap(self.value.__doc__, tx.tr.source(self.source, ir.ATTR, "__doc__"))
     return self.doc
-
-
-@method(TupleGetter.__reduce__)
-def tuple_getter_reduce(tx: Frame, self: TupleGetterVariable, /) -> VariableTracker:
-    parts = TupleVariable([ConstantVariable(self.index), tuple_getter_doc(tx, self)])
-    return TupleVariable([tx.tr.type_tracker(TupleGetter), parts])
 
 
 @constructor(TupleGetter)

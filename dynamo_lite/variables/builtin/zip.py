@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import binary_op, get_iter, index, is_true, iter_next, type_name
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import FALSE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import constructor
 from dynamo_lite.variables.protocol.native import emit_all, host_int
@@ -30,15 +30,6 @@ if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
-
-
-class ManyIterators(IteratorVariable):
-    """Base of the types that hold a list of iterators."""
-
-    iterators: list[VariableTracker]
-
-    def children(self) -> Any:
-        return [*self.iterators, *super().children()]
 
 
 def emit_with(cg: Codegen, function: object, *args: Any, **kwargs: Any) -> None:
@@ -78,15 +69,13 @@ def emit_advanced(cg: Codegen, n: int, emit: Callable[[], None]) -> None:
 # -- zip
 
 
-class ZipVariable(ManyIterators):
+class ZipVariable(IteratorVariable):
     """`zip(*iterables, strict=False)`."""
 
     cls = zip
-
-    def __init__(self, iterators: list[VariableTracker], strict: bool = False, source: GuardNode | None = None) -> None:
-        self.iterators = iterators
-        self.strict = strict
-        self.source = source
+    iterators: list[VariableTracker] = Children()
+    strict: bool = Plain(False, emit="keyword")
+    rebuild = zip
 
     def own(self) -> bool:
         self.owned = (self.source is not None and not self.strict) and all(
@@ -119,9 +108,6 @@ class ZipVariable(ManyIterators):
                 plural = " " if k == 1 else "s 1-"
                 tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
 
-    def emit_new(self, cg: Codegen) -> None:
-        emit_instance(cg, self, zip, *self.iterators, **({"strict": True} if self.strict else {}))
-
 
 @constructor(zip)
 def new_zip(
@@ -143,18 +129,13 @@ def build_zip(tr: Trace, value: Any, source: GuardNode | None) -> ZipVariable:
 # -- map, filter
 
 
-class MapVariable(ManyIterators):
+class MapVariable(IteratorVariable):
     """`map(function, *iterables)`."""
 
     cls = map
-    parts = ("function",)
-
-    def __init__(
-        self, function: VariableTracker, iterators: list[VariableTracker], source: GuardNode | None = None
-    ) -> None:
-        self.function = function
-        self.iterators = iterators
-        self.source = source
+    function: VariableTracker = Child()
+    iterators: list[VariableTracker] = Children()
+    rebuild = map
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         args = []
@@ -164,9 +145,6 @@ class MapVariable(ManyIterators):
                 return None
             args.append(item)
         return call_or_stop(tx, self.function, args)
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_instance(cg, self, map, self.function, *self.iterators)
 
 
 @constructor(map)
@@ -186,12 +164,10 @@ class FilterVariable(IteratorVariable):
     """`filter(function or None, iterable)`."""
 
     cls = filter
-    parts = ("function", "iterator")
+    function: VariableTracker = Child()
+    iterator: VariableTracker = Child()
 
-    def __init__(self, function: VariableTracker, iterator: VariableTracker, source: GuardNode | None = None) -> None:
-        self.function = function
-        self.iterator = iterator
-        self.source = source
+    rebuild = filter
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         by_truth = is_none(self.function) or self.function.value is bool
@@ -202,9 +178,6 @@ class FilterVariable(IteratorVariable):
             if is_true(tx, verdict):
                 return item
         return None
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_instance(cg, self, filter, self.function, self.iterator)
 
 
 @constructor(filter)
@@ -227,13 +200,10 @@ class EnumerateVariable(IteratorVariable):
     """`enumerate(iterable, start=0)`. `count` is the number of the next item, which may vary."""
 
     cls = enumerate
-    parts = ("iterator",)
-
-    def __init__(self, iterator: VariableTracker, count: VariableTracker, source: GuardNode | None = None) -> None:
-        self.iterator = iterator
-        self.count = count
-        self.source = source
-        self.consumed = 0
+    iterator: Any = Child()
+    count: VariableTracker = Child()
+    rebuild = enumerate
+    consumed = 0
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.source is None:
@@ -247,12 +217,6 @@ class EnumerateVariable(IteratorVariable):
         count = self.count
         self.count = binary_op(tx, operator.add, count, ConstantVariable(1))
         return TupleVariable([count, item])
-
-    def children(self) -> Any:
-        return [self.iterator, self.count]
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_instance(cg, self, enumerate, self.iterator, self.count)
 
     def emit_update(self, cg: Codegen) -> None:
         emit_with(cg, _step, self, self.consumed)

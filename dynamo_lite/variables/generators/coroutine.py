@@ -1,64 +1,51 @@
-"""`await`, `async for`, `async with`: awaitables, and async generators.
+"""`await`, `async for`, `async with`: awaitables. (An async generator of the traced program breaks the graph where it is made.)
 
-Input: trackers of awaitables, or an async generator of the traced program. Output: what the bytecode of a coroutine waits for.
+Input: trackers of awaitables. Output: what the bytecode of a coroutine waits for.
 Invariant: everything runs inside the frame that drives the outermost coroutine by `send()`; nothing here knows an event loop.
-Mirrors the coroutine and async generator parts of `Objects/genobject.c`, and `GET_AITER`, `GET_ANEXT` of `Python/bytecodes.c`.
+Mirrors the coroutine part of `Objects/genobject.c`, and `GET_AITER`, `GET_ANEXT` of `Python/bytecodes.c`.
 """
 
 from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.exception_instance import make_exception
 from dynamo_lite.variables.protocol.abstract import type_name
-from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
-from dynamo_lite.variables.protocol.constant import NONE, is_none
-from dynamo_lite.variables.protocol.descr import generic_getattr
+from dynamo_lite.variables.protocol.base import Child, ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.constant import NONE
+from dynamo_lite.variables.protocol.descr import PlainObject
 from dynamo_lite.variables.protocol.dispatch import builtin, method
 
-from .generator import COROUTINE, GeneratorVariable, Thrown, finish, native, raise_stop_iteration
+from .generator import COROUTINE, GeneratorVariable, Thrown, finish, native
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.interp.frame import Frame
 
 
-def _types() -> tuple[type, ...]:
-    """The types of what `await` looks for in a coroutine, and of what the methods of async generators return."""
-
-    async def coroutine() -> None:
-        pass
-
-    async def generator() -> Any:
-        yield
-
-    running, values = coroutine(), generator()
-    objects = running.__await__(), values.asend(None), values.aclose()
-    for one in (running, *objects):
-        one.close()  # else newer CPythons warn that nobody has awaited it
-    return tuple(map(type, objects))
+async def _coroutine() -> None:
+    pass
 
 
-CoroutineWrapperType, AsyncGenASendType, AsyncGenAThrowType = _types()
+def _wrapper_type() -> type:
+    coroutine = _coroutine()
+    wrapper = coroutine.__await__()
+    wrapper.close()  # else newer CPythons warn that nobody has awaited it
+    return type(wrapper)
 
 
-class AwaitableVariable(VariableTracker):
-    """An iterator that drives a coroutine or an async generator."""
+CoroutineWrapperType = _wrapper_type()
 
-    cls: type
 
-    def __init__(self, target: GeneratorVariable) -> None:
-        self.target = target
+class CoroutineWrapperVariable(PlainObject):
+    """`coroutine.__await__()`: an iterator that drives a coroutine."""
 
-    def python_type(self) -> type:
-        return self.cls
-
-    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
+    cls = CoroutineWrapperType
+    target: GeneratorVariable = Child()
 
     def tp_iter(self, tx: Frame) -> VariableTracker:
         return self
@@ -68,28 +55,10 @@ class AwaitableVariable(VariableTracker):
 
     def send(self, tx: Frame, value: VariableTracker) -> VariableTracker:
         """Go on to the next value that is passed through to the driver; the end is an exception."""
-        raise NotImplementedError(type(self).__name__)
-
-    def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
-
-    def children(self) -> Any:
-        return (self.target,)
+        return finish(tx, *self.target.resume(tx, value))
 
     def emit_new(self, cg: Codegen) -> None:
         self.target.refuse_to_escape()
-
-
-# -- coroutines
-
-
-class CoroutineWrapperVariable(AwaitableVariable):
-    """`coroutine.__await__()`."""
-
-    cls = CoroutineWrapperType
-
-    def send(self, tx: Frame, value: VariableTracker) -> VariableTracker:
-        return finish(tx, *self.target.resume(tx, value))
 
 
 @method(types.CoroutineType.__await__)
@@ -97,8 +66,8 @@ def coroutine_await(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return CoroutineWrapperVariable(native(tx, self))
 
 
-@method(CoroutineWrapperType.send, AsyncGenASendType.send, AsyncGenAThrowType.send)
-def awaitable_send(tx: Frame, self: AwaitableVariable, value: VariableTracker, /) -> VariableTracker:
+@method(CoroutineWrapperType.send)
+def wrapper_send(tx: Frame, self: CoroutineWrapperVariable, value: VariableTracker, /) -> VariableTracker:
     return self.send(tx, value)
 
 
@@ -110,11 +79,6 @@ def wrapper_throw(tx: Frame, self: CoroutineWrapperVariable, /, *args: VariableT
 @method(CoroutineWrapperType.close)
 def wrapper_close(tx: Frame, self: CoroutineWrapperVariable, /) -> VariableTracker:
     return self.target.close(tx)
-
-
-@method(AsyncGenASendType.__await__, AsyncGenAThrowType.__await__)
-def awaitable_await(tx: Frame, self: VariableTracker, /) -> VariableTracker:
-    return self
 
 
 def awaitable_iterator(tx: Frame, v: VariableTracker) -> VariableTracker:
@@ -186,8 +150,6 @@ def get_anext(tx: Frame, v: VariableTracker) -> VariableTracker:
     if getter is None:
         tx.raises(TypeError, f"'async for' requires an iterator with __anext__ method, got {type_name(v)}")
     item = tx.call(getter, [])
-    if isinstance(item, AsyncGenSendVariable):
-        return item
     try:
         return awaitable_iterator(tx, item)
     except ObservedException as observed:
@@ -219,167 +181,3 @@ def builtin_anext(tx: Frame, iterator: VariableTracker, default: VariableTracker
     if default is not None:
         unsupported("async", "anext() with a default")
     return tx.call(getter, [])
-
-
-# -- async generators
-
-
-class YieldedVariable(VariableTracker):
-    """`_PyAsyncGenWrappedValue`: an item, in contrast to what an `await` passes through."""
-
-    def __init__(self, item: VariableTracker) -> None:
-        self.item = item
-
-
-def _unwrap(tx: Frame, generator: GeneratorVariable, step: Any) -> VariableTracker:
-    """`async_gen_unwrap_value` of the result of one step: an item ends the awaitable, with the item as its value."""
-    try:
-        finished, result = step()
-        if finished:
-            tx.raises(StopAsyncIteration)
-    except ObservedException as observed:
-        if issubclass(observed.exc.python_type(), (StopAsyncIteration, GeneratorExit)):
-            generator.closed = True
-        generator.running_async = False
-        raise
-    if isinstance(result, YieldedVariable):
-        generator.running_async = False
-        raise_stop_iteration(tx, result.item)
-    return result
-
-
-class AsyncGenSendVariable(AwaitableVariable):
-    """`__anext__()` and `asend(value)`."""
-
-    cls = AsyncGenASendType
-
-    def __init__(self, target: GeneratorVariable, value: VariableTracker) -> None:
-        super().__init__(target)
-        self.value_to_send = value
-        self.begun = self.done = False
-
-    def children(self) -> Any:
-        return (self.target, self.value_to_send)
-
-    def send(self, tx: Frame, value: VariableTracker) -> VariableTracker:
-        """`async_gen_asend_send`."""
-        generator = self.target
-        if self.done:
-            tx.raises(RuntimeError, "cannot reuse already awaited __anext__()/asend()")
-        if not self.begun:
-            if generator.running_async:
-                tx.raises(RuntimeError, "anext(): asynchronous generator is already running")
-            self.begun = True
-            value = self.value_to_send if is_none(value) else value
-        generator.running_async = True
-        try:
-            return _unwrap(tx, generator, lambda: generator.resume(tx, value))
-        except ObservedException:
-            self.done = True
-            raise
-
-
-class AsyncGenThrowVariable(AwaitableVariable):
-    """`athrow(…)`, and `aclose()`, for which `thrown` is None."""
-
-    cls = AsyncGenAThrowType
-
-    def __init__(self, target: GeneratorVariable, thrown: Thrown | None) -> None:
-        super().__init__(target)
-        self.thrown = thrown
-        self.begun = self.done = False
-
-    def children(self) -> Any:
-        return (self.target, *(self.thrown.arguments if self.thrown is not None else ()))
-
-    def send(self, tx: Frame, value: VariableTracker) -> VariableTracker:
-        """`async_gen_athrow_send`."""
-        generator = self.target
-        if self.done:
-            tx.raises(RuntimeError, "cannot reuse already awaited aclose()/athrow()")
-        if generator.frame is None:
-            self.done = True
-            raise_stop_iteration(tx, NONE)
-        if self.begun:
-            return self._guarded(tx, lambda: generator.resume(tx, value))
-        if generator.running_async:
-            self.done = True
-            name = "aclose" if self.thrown is None else "athrow"
-            tx.raises(RuntimeError, f"{name}(): asynchronous generator is already running")
-        if generator.closed:
-            self.done = True
-            tx.raises(StopAsyncIteration)
-        if not is_none(value):
-            tx.raises(RuntimeError, "can't send non-None value to a just-started coroutine")
-        self.begun = generator.running_async = True
-        if self.thrown is None:
-            generator.closed = True
-        thrown = self.thrown or Thrown([tx.tr.type_tracker(GeneratorExit)])
-        return self._guarded(tx, lambda: generator.throw(tx, thrown, False))
-
-    def _guarded(self, tx: Frame, step: Any) -> VariableTracker:
-        """One step. The end of the generator is what `aclose()` waits for; an item instead of it is an error."""
-        generator = self.target
-        try:
-            if self.thrown is not None:
-                return _unwrap(tx, generator, step)
-            finished, result = step()
-            if finished:
-                tx.raises(StopAsyncIteration)
-        except ObservedException as observed:
-            generator.running_async = False
-            self.done = True
-            ended = issubclass(observed.exc.python_type(), (StopAsyncIteration, GeneratorExit))
-            if not ended or self.thrown is not None:
-                raise
-            result = None
-        if result is None:
-            raise_stop_iteration(tx, NONE)
-        if isinstance(result, YieldedVariable):
-            generator.running_async = False
-            self.done = True
-            tx.raises(RuntimeError, "async generator ignored GeneratorExit")
-        return result
-
-
-def _first_use(tx: Frame, self: VariableTracker) -> GeneratorVariable:
-    """`async_gen_init_hooks`: an event loop may want to know of the generator."""
-    generator = native(tx, self)
-    if not generator.hooked:
-        node = tx.tr.source(tx.tr.constant_source(sys), ir.CALL, _hook)
-        if _hook(sys) is not None:
-            unsupported("async", "an async generator in an event loop")
-        tx.tr.guard(node, ir.IS, None)
-        generator.hooked = True
-    return generator
-
-
-def _hook(_: object) -> Any:
-    return sys.get_asyncgen_hooks().firstiter
-
-
-@method(types.AsyncGeneratorType.__aiter__)
-def async_generator_aiter(tx: Frame, self: VariableTracker, /) -> VariableTracker:
-    return self
-
-
-@method(types.AsyncGeneratorType.__anext__)
-def async_generator_anext(tx: Frame, self: VariableTracker, /) -> VariableTracker:
-    return AsyncGenSendVariable(_first_use(tx, self), NONE)
-
-
-@method(types.AsyncGeneratorType.asend)
-def async_generator_asend(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
-    return AsyncGenSendVariable(_first_use(tx, self), value)
-
-
-@method(types.AsyncGeneratorType.athrow)
-def async_generator_athrow(tx: Frame, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
-    if not 1 <= len(args) <= 3:
-        unsupported("call-c-function", "athrow() with a wrong number of arguments")
-    return AsyncGenThrowVariable(_first_use(tx, self), Thrown(list(args)))
-
-
-@method(types.AsyncGeneratorType.aclose)
-def async_generator_aclose(tx: Frame, self: VariableTracker, /) -> VariableTracker:
-    return AsyncGenThrowVariable(_first_use(tx, self), None)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.canon import Op
-from dynamo_lite.variables.protocol.base import VariableTracker
-from dynamo_lite.variables.protocol.descr import generic_getattr
+from dynamo_lite.variables.protocol.base import Plain, VariableTracker
+from dynamo_lite.variables.protocol.descr import PlainObject
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .generator import GeneratorVariable
@@ -28,30 +28,22 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
 
-class ForeignGeneratorVariable(VariableTracker):
+class ForeignGeneratorVariable(PlainObject):
     """A generator that exists before the frame. One that has not started is followed (`inner`), and closed with the other effects once
     it has come to its end; the frame of any other is CPython's, and driving it breaks the graph."""
 
-    def __init__(self, value: Any, source: GuardNode | None) -> None:
-        self.value = value
-        self.source = source
-        self.inner: GeneratorVariable | None = None
-        self.followed_at = -1
+    value: Any = Plain()
+    inner: GeneratorVariable | None = None
+    followed_at = -1
 
     def python_type(self) -> type:
         return type(self.value)
-
-    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
 
     def tp_iter(self, tx: Frame) -> VariableTracker:
         return self
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         return self.follow(tx)._iternext(tx)
-
-    def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
 
     def follow(self, tx: Frame) -> GeneratorVariable:
         """The model that runs. Breaks the graph for one that has started."""
@@ -77,9 +69,6 @@ class ForeignGeneratorVariable(VariableTracker):
         frame.generator = GeneratorVariable(frame)
         del tr.generators[id(frame.generator)]  # the real one lives as long as the program keeps it
         return frame.generator
-
-    def children(self) -> Any:
-        return ()
 
     def emit_update(self, cg: Codegen) -> None:
         if self.inner.frame is not None:

@@ -20,11 +20,14 @@ from dynamo_lite.variables.objects.exception_instance import ExceptionVariable, 
 from dynamo_lite.variables.objects.frame_object import frame_object
 from dynamo_lite.variables.objects.traceback_object import is_traceback
 from dynamo_lite.variables.protocol.abstract import get_attr, get_iter, type_name
-from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.base import ObservedException, Plain, VariableTracker, load_filled
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
-from dynamo_lite.variables.protocol.descr import foreign_attribute, generic_getattr, generic_setattr, getset
+from dynamo_lite.variables.protocol.descr import (
+    PlainObject,
+    foreign_attribute,
+    getset,
+)
 from dynamo_lite.variables.protocol.dispatch import method
-from dynamo_lite.variables.protocol.native import load_filled
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -53,23 +56,24 @@ class Kind:
 
 GENERATOR = Kind(types.GeneratorType, "generator", "gi_")
 COROUTINE = Kind(types.CoroutineType, "coroutine", "cr_")
-ASYNC_GENERATOR = Kind(types.AsyncGeneratorType, "async generator", "ag_")
 
 
 def _kind(flags: int) -> Kind:
-    if flags & inspect.CO_COROUTINE:
-        return COROUTINE
-    return ASYNC_GENERATOR if flags & inspect.CO_ASYNC_GENERATOR else GENERATOR
+    return COROUTINE if flags & inspect.CO_COROUTINE else GENERATOR
 
 
-class GeneratorVariable(VariableTracker):
-    """A generator or coroutine made by the traced code. `suspended` is set by YIELD_VALUE; `frame` is None once finished.
+class GeneratorVariable(PlainObject):
+    """A generator or coroutine made by the traced code. `suspended` is set by YIELD_VALUE; `frame` is None once finished."""
 
-    `hooked`, `closed` and `running_async` are those of an async generator.
-    """
+    frame: Any = Plain()
+    names: dict[str, VariableTracker] = Plain(factory=dict, init=False)
+    exc_state: ExcState = Plain(factory=ExcState, init=False)
+    started = running = suspended = False
 
-    def __init__(self, frame: Any) -> None:
-        self.frame = frame
+    def __post_init__(self) -> None:
+        frame = self.frame
+        if frame.code.co_flags & inspect.CO_ASYNC_GENERATOR:
+            unsupported("async", f"async generator {frame.code.co_qualname}")
         # Before RETURN_GENERATOR the arguments that closures share have been put into cells.
         self.arguments = [
             v.content if isinstance(v, CellVariable) else v for v in frame.locals[: frame.lifted.first_free_slot]
@@ -78,12 +82,6 @@ class GeneratorVariable(VariableTracker):
         self.kind = _kind(frame.code.co_flags)
         # A real coroutine may note the frames that make it: all of them have to be real.
         self.made_at = frame.eager_step() if self.kind is COROUTINE else frame.tr.failing_step(frame.parent)
-        self.names: dict[str, VariableTracker] = {}
-        self.started = False
-        self.running = False
-        self.suspended = False
-        self.exc_state = ExcState()
-        self.hooked = self.closed = self.running_async = False
         frame.tr.generators[id(self)] = self
 
     def python_type(self) -> type:
@@ -96,12 +94,6 @@ class GeneratorVariable(VariableTracker):
     def is_awaitable(self) -> bool:
         """True for a coroutine, or a generator that `types.coroutine` has marked as one."""
         return self.kind is COROUTINE or bool(self.function.code.co_flags & inspect.CO_ITERABLE_COROUTINE)
-
-    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
-
-    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
-        generic_setattr(tx, self, name, value)
 
     @property
     def tp_iter(self) -> Any:
@@ -116,9 +108,6 @@ class GeneratorVariable(VariableTracker):
         if not finished:
             return value
         return None if value.value is None else raise_stop_iteration(tx, value)
-
-    def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
 
     def follow(self, tx: Frame) -> GeneratorVariable:
         """The model that runs."""
@@ -188,7 +177,7 @@ class GeneratorVariable(VariableTracker):
             if close_on_exit and thrown.is_a(GeneratorExit):
                 self._meanwhile(close_iterator, tx, delegate)
                 return self.resume(tx, NONE, thrown.exception(tx))
-            if isinstance(delegate, GeneratorVariable) and delegate.kind is not ASYNC_GENERATOR:
+            if isinstance(delegate, GeneratorVariable):
                 finished, value = self._meanwhile(delegate.throw, self._frame_below(tx), thrown, close_on_exit)
                 if finished:
                     raise_stop_iteration(tx, value)
@@ -287,7 +276,7 @@ class GeneratorVariable(VariableTracker):
 
     def emit_new(self, cg: Codegen) -> None:
         """Call the function again; a generator that has started is made to continue where it is."""
-        if self.names or self.running_async or self.running:
+        if self.names or self.running:
             unsupported("generator-escapes", self.describe())
         if self.started and self.frame is not None:
             if self.kind is not GENERATOR:
@@ -390,7 +379,7 @@ def optional_attribute(tx: Frame, obj: VariableTracker, name: str) -> VariableTr
 
 def close_iterator(tx: Frame, delegate: VariableTracker) -> None:
     """`gen_close_iter`."""
-    if isinstance(delegate, GeneratorVariable) and delegate.kind is not ASYNC_GENERATOR:
+    if isinstance(delegate, GeneratorVariable):
         delegate.close(tx)
         return
     try:
@@ -402,17 +391,11 @@ def close_iterator(tx: Frame, delegate: VariableTracker) -> None:
 
 
 def stop_iteration_error(tx: Frame, flags: int, exc: VariableTracker) -> VariableTracker:
-    """The RuntimeError that replaces a StopIteration (StopAsyncIteration) that leaves the body of a generator with these code flags;
-    any other exception as it is."""
-    kind = _kind(flags)
-    cls = exc.python_type()
-    if issubclass(cls, StopIteration):
-        name = "StopIteration"
-    elif kind is ASYNC_GENERATOR and issubclass(cls, StopAsyncIteration):
-        name = "StopAsyncIteration"
-    else:
+    """The RuntimeError that replaces a StopIteration that leaves the body of a generator with these code flags; any other exception as it
+    is."""
+    if not issubclass(exc.python_type(), StopIteration):
         return exc
-    error = make_exception(tx, RuntimeError, [ConstantVariable(f"{kind.word} raised {name}")])
+    error = make_exception(tx, RuntimeError, [ConstantVariable(f"{_kind(flags).word} raised StopIteration")])
     error.set_cause(tx, exc)
     error.put(tx, "__context__", exc)
     return error
@@ -565,7 +548,7 @@ def _frame(tx: Frame, self: GeneratorVariable) -> VariableTracker:
 
 
 _MEMBERS = {
-    "running": lambda tx, self: ConstantVariable(self.running or self.running_async),
+    "running": lambda tx, self: ConstantVariable(self.running),
     "suspended": lambda tx, self: ConstantVariable(self.suspended and self.frame is not None),
     "code": lambda tx, self: ConstantVariable(self.function.code),
     "frame": _frame,
@@ -600,7 +583,7 @@ def _register_members(kind: Kind) -> None:
         getset(descriptor, setter)(lambda tx, self, d=descriptor, r=read: _parts(self, d, tx, r))
 
 
-for _each in (GENERATOR, COROUTINE, ASYNC_GENERATOR):
+for _each in (GENERATOR, COROUTINE):
     _register_members(_each)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.host_proxy import call_host
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOM_BASES, ConstantVariable, atom_base
 from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import CONSTRUCTORS, builtin
@@ -42,23 +42,17 @@ class AtomVariable(NativeVariable):
     """The native half of an instance; `atom` is its value."""
 
     can_stand = is_atom = True
-    atom: Any
+    atom: Any = Plain(init=False, lazy=True)
 
-    def __getattr__(self, name: str) -> Any:
-        # Reached for `atom` of a sourced instance only.
-        if name != "atom" or self.__dict__.get("source") is None:
-            raise AttributeError(name)
-        reader = _READERS[atom_base(self.cls)]
-        self.atom = reader(self.value)
-        node = self._tr.source(self.source, ir.CALL, reader)
-        self._tr.guard(node, ir.EQUALS, self.atom)
-        return self.atom
+    def load_atom(self) -> Any:
+        """The value of an instance from outside."""
+        tr, reader = self._tr, _READERS[atom_base(self.cls)]
+        atom = reader(self.value)
+        tr.guard(tr.source(self.source, ir.CALL, reader), ir.EQUALS, atom)
+        return atom
 
     def as_proxy(self) -> Any:
         return self.atom
-
-    def children(self) -> Any:
-        return ()
 
     def emit_new(self, cg: Codegen) -> None:
         base = atom_base(self.cls)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, richcompare
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, missing_from
+from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker, missing_from
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, boolean
 from dynamo_lite.variables.protocol.descr import generic_getattr, generic_setattr, getset
 from dynamo_lite.variables.protocol.wrap import builds
@@ -27,13 +27,9 @@ if TYPE_CHECKING:
 class CellVariable(VariableTracker):
     """A cell. `content` is a tracker, None while empty, `MISSING` while the real cell has not been read."""
 
-    def __init__(self, content: Any = None, source: GuardNode | None = None, value: Any = MISSING) -> None:
-        self.content = content
-        self.source = source
-        self.value = value
-
-    def python_type(self) -> type:
-        return CellType
+    cls = CellType
+    content: Any = Child(None)
+    value: Any = Plain(MISSING)
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
@@ -69,9 +65,6 @@ class CellVariable(VariableTracker):
         tx.tr.mutating(self)
         self.content = content
 
-    def children(self) -> Any:
-        return () if self.content in (None, MISSING) else (self.content,)
-
     def item_at(self, kind: int, arg: object) -> Any:
         return self.content if self.content is not MISSING else None
 
@@ -106,7 +99,7 @@ class CellVariable(VariableTracker):
 @builds(CellType)
 def build_cell(tr: Trace, value: CellType, source: GuardNode | None) -> CellVariable:
     tr.guard(source, ir.TYPE_IS, CellType)
-    return CellVariable(MISSING, source, value)
+    return CellVariable(MISSING, value, source)
 
 
 def _set_contents(tx: Frame, self: CellVariable, value: VariableTracker | None) -> None:

@@ -22,9 +22,10 @@ from dynamo_lite.isa.typeobject import bases_of, dict_of, mro_of, qualname_of
 from dynamo_lite.variables.builtin.dict import DictVariable, MappingProxyVariable
 from dynamo_lite.variables.builtin.set import SetVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import (
+    DescriptorVariable,
     InstanceDictDescriptorVariable,
     SlotDescriptorVariable,
     forget,
@@ -88,18 +89,18 @@ class NewTypeVariable(TypeVariable):
     made bare, `untouched` the attributes that come by themselves, `kept` what was stored in none of these. What the metaclass has a
     data descriptor for is `shadowed`: only the namespace that the class is made with can bring it into the dictionary."""
 
-    def __init__(self, value: type, bases: list[VariableTracker], template: dict[str, Any]) -> None:
-        super().__init__(value)
-        self.name = value.__name__
-        self.bases = bases
-        self.template = template
+    bases: list[VariableTracker] = Children()
+    template: dict[str, Any] = Plain()
+    kept: dict[Any, VariableTracker] = Children(factory=dict, init=False)
+    registered: list[VariableTracker] = Children(factory=list, init=False)
+    untouched: dict[str, VariableTracker] = Plain(factory=dict, init=False)
+    initializers: list[Callable[[type], None]] = Plain(factory=list, init=False)
+    shadowed: set[str] = Plain(factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.value.__name__
         self.attributes = ClassDictVariable()
         self.attributes.owner = self
-        self.untouched: dict[str, VariableTracker] = {}
-        self.kept: dict[Any, VariableTracker] = {}
-        self.initializers: list[Callable[[type], None]] = []
-        self.registered: list[VariableTracker] = []
-        self.shadowed: set[str] = set()
 
     def is_python_constant(self) -> bool:
         return False
@@ -182,7 +183,7 @@ class NewTypeVariable(TypeVariable):
     # -- codegen
 
     def children(self) -> Any:
-        return [*self.bases, *self.attributes.items.values(), *self.kept.values(), *self.registered]
+        return [*self.declared_children(), *self.attributes.items.values()]
 
     def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(bare_class)
@@ -347,24 +348,16 @@ def bare_class(
 # -- descriptors that come with a class
 
 
-class _OfNewClass:
+class _OfNewClass(DescriptorVariable):
     """A descriptor that comes with a class made by the traced code."""
 
-    owner: NewTypeVariable
-    value: Any
-
-    def __init__(self, owner: NewTypeVariable, value: Any) -> None:
-        self.owner = owner
-        self.value = value
+    owner: NewTypeVariable = Child()
 
     def is_python_constant(self) -> bool:
         return False
 
     def as_python_constant(self) -> Any:
         raise NotConstant(f"{self.value.__name__} of a class made by the traced code")
-
-    def children(self) -> Any:
-        return (self.owner,)
 
     def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, own_attribute, self.owner, ConstantVariable(self.value.__name__))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite import _eval_frame
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, real_object
+from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker, real_object
 from dynamo_lite.variables.protocol.constant import NONE
 from dynamo_lite.variables.protocol.descr import DescriptorVariable
 from dynamo_lite.variables.protocol.dispatch import builtin, method
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 class CompiledVariable(DescriptorVariable):
     """A `Callable`. What it does not have itself it has from its function."""
 
-    def __init__(self, value: object, source: GuardNode | None, function: VariableTracker) -> None:
-        super().__init__(value, source)
-        self.function = function
+    function: VariableTracker = Plain()
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name in ("__wrapped__", "_torchdynamo_orig_callable"):
@@ -74,21 +72,13 @@ def function_set_name(
 class NewCompiledVariable(VariableTracker):
     """A function on which the traced code has called `compiler`, which is `compile`."""
 
-    source = None
-
-    def __init__(self, compiler: Any, function: FunctionVariable, options: dict[str, Any]) -> None:
-        self.compiler = compiler
-        self.function = function
-        self.options = options
-
-    def python_type(self) -> type:
-        return _eval_frame.Callable
+    cls = _eval_frame.Callable
+    compiler: Any = Plain()
+    function: FunctionVariable = Child()
+    options: dict[str, Any] = Plain()
 
     def describe(self) -> str:
         return f"compiled {self.function.describe()}"
-
-    def children(self) -> Any:
-        return (self.function,)
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name in ("__wrapped__", "_torchdynamo_orig_callable"):
@@ -147,11 +137,8 @@ def _option(vt: VariableTracker) -> Any:
 class PartialCompiledVariable(VariableTracker):
     """The result of `compile` without a function: a decorator, made for calls."""
 
-    source = None
-
-    def __init__(self, compiler: Any, options: dict[str, Any]) -> None:
-        self.compiler = compiler
-        self.options = options
+    compiler: Any = Plain()
+    options: dict[str, Any] = Plain()
 
     def python_type(self) -> type:
         return type(self.compiler())
@@ -172,15 +159,13 @@ class PartialCompiledVariable(VariableTracker):
 def build_callable(tr: Trace, value: Any, source: GuardNode | None) -> CompiledVariable:
     tr.guard(source, ir.IS, value)
     function = value._torchdynamo_orig_callable
-    return CompiledVariable(value, source, tr.build_constant_object(function))
+    return CompiledVariable(value, tr.build_constant_object(function), source)
 
 
 class SlotMethodVariable(DescriptorVariable):
     """A `SlotMethod`: a call is one of its object."""
 
-    def __init__(self, value: object, source: GuardNode | None, object: VariableTracker) -> None:
-        super().__init__(value, source)
-        self.object = object
+    object: VariableTracker = Plain()
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name in ("__self__", "_torchdynamo_orig_callable"):
@@ -199,7 +184,7 @@ class SlotMethodVariable(DescriptorVariable):
 @builds(_eval_frame.SlotMethod)
 def build_slot_method(tr: Trace, value: Any, source: GuardNode | None) -> SlotMethodVariable:
     tr.guard(source, ir.IS, value)
-    return SlotMethodVariable(value, source, tr.wrap(value.__self__, tr.source(source, ir.ATTR, "__self__")))
+    return SlotMethodVariable(value, tr.wrap(value.__self__, tr.source(source, ir.ATTR, "__self__")), source)
 
 
 class ModuleSlotVariable(DescriptorVariable):

@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import (
-    MEMBER_DESCRIPTORS,
     dict_of,
     field_descriptor,
     is_heap_type,
-    module_of,
     mro_of,
     name_of,
     read_field,
 )
-from dynamo_lite.variables.builtin.host_proxy import from_host
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol import trace_rules
 from dynamo_lite.variables.protocol.abstract import class_name, is_subtype
-from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.base import Children, ObservedException, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
@@ -45,15 +42,15 @@ FALSE = ConstantVariable(False)
 class ExceptionVariable(InstanceVariable):
     """An exception instance. `state` holds the members of its C struct as far as known: args, __cause__, __traceback__, name …"""
 
-    def __init__(self, cls: type, value: object = MISSING, source: GuardNode | None = None) -> None:
-        super().__init__(cls, value, source)
-        self.state: dict[str, VariableTracker] = {}
-        self.written: dict[str, None] = {}
-        self.raise_step = -1
-        self.raised_again = False  # by a resume function
-        self.context_pending: Any = None  # the trace, while the context is whatever the caller handles
-        self.named: list[type] = []  # classes in the message, which nobody has seen yet
-        if source is None:
+    state: dict[str, VariableTracker] = Children(factory=dict, init=False)
+    written: dict[str, None] = Plain(factory=dict, init=False)
+    named: list[type] = Plain(factory=list, init=False)  # classes in the message, which nobody has seen yet
+    raise_step = -1
+    raised_again = False  # by a resume function
+    context_pending: Any = None  # the trace, while the context is whatever the caller handles
+
+    def __post_init__(self) -> None:
+        if self.source is None:
             self.state.update(args=TupleVariable([]), __suppress_context__=FALSE)
 
     def lacks_layout(self, cls: type) -> bool:
@@ -163,21 +160,18 @@ class ExceptionVariable(InstanceVariable):
     def children(self) -> Any:
         if self.context_pending is not None:
             self.settle_context()
-        return [*self.state.values(), *super().children()]
+        return self.declared_children()
 
     def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(native_new(self.cls))
         cg.load_const(self.cls)
-        arguments = CONSTRUCTOR_MEMBERS if issubclass(self.cls, BaseExceptionGroup) else ()
-        for name in arguments:
-            cg.load(self.state[name])
-        cg.asm.call(1 + len(arguments))
+        cg.asm.call(1)
 
     def emit_fill(self, cg: Codegen) -> None:
         names = [name for name, value in self.state.items() if value is not NONE and value is not FALSE]
         if "__cause__" in names:
             names.append("__suppress_context__")
-        self.emit_state(cg, [name for name in names if name not in CONSTRUCTOR_MEMBERS])
+        self.emit_state(cg, names)
         self.emit_attributes(cg)
 
     def emit_update(self, cg: Codegen) -> None:
@@ -192,10 +186,6 @@ class ExceptionVariable(InstanceVariable):
             cg.load(self.state[name])
             cg.asm.call(2)
             cg.asm.pop_top()
-
-
-CONSTRUCTOR_MEMBERS = ("message", "exceptions")
-"""Members of a group, which only its constructor sets."""
 
 
 def native_new(cls: type) -> Any:
@@ -215,10 +205,9 @@ def make_exception(tx: Frame, cls: type[BaseException], args: list[VariableTrack
 def exception_from(tx: Frame, error: BaseException) -> ExceptionVariable:
     """The model of an exception that a real call raised during the analysis."""
     cls = type(error)
-    if cls.__init__ is not c_base(cls).__init__ and module_of(cls) == "builtins":
+    if isinstance(error, WITH_MEMBERS):
         unsupported("exception-unrepresentable", f"{name_of(cls)}: {error}")
     exc = make_exception(tx, cls, _modelled(tx, error, error.args))
-    load_members(tx, exc, error)
     attributes = getattr(error, "__dict__", None) or {}
     dictionary = exc.instance_dict(tx) if attributes else None
     for name, value in zip(attributes, _modelled(tx, error, attributes.values()), strict=True):
@@ -247,26 +236,15 @@ EXCEPTION_CLASSES = list(dict.fromkeys([BaseException, *_subclasses(BaseExceptio
 """Every builtin exception class."""
 
 
-def c_base(cls: type) -> type:
-    """The builtin exception class whose C layout the instances of `cls` have."""
-    return next(base for base in mro_of(cls) if module_of(base) == "builtins")
-
-
-C_MEMBERS: dict[type, tuple[str, ...]] = {
-    cls: tuple([name for name, d in vars(cls).items() if type(d) in MEMBER_DESCRIPTORS])
-    for cls in (SyntaxError, OSError, UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError)
-}
-"""Builtin exception class → what its instances hold beside args, as attributes in C."""
-
-
-def load_members(tx: Frame, exc: ExceptionVariable, error: BaseException) -> None:
-    """Give `exc` the arguments and the members that the real `error` has."""
-    exc.put(tx, "args", TupleVariable(_modelled(tx, error, error.args)))
-    for cls in mro_of(type(error)):
-        for name in C_MEMBERS.get(cls, ()):
-            value = getattr(error, name, None)
-            if value is not None:  # what is unset reads as None, or is not there
-                exc.put(tx, name, from_host(tx, value))
+WITH_MEMBERS = (
+    SyntaxError,
+    OSError,
+    UnicodeEncodeError,
+    UnicodeDecodeError,
+    UnicodeTranslateError,
+    BaseExceptionGroup,
+)
+"""Builtin exception classes that parse their arguments in C. Traced code makes none: that breaks the graph."""
 
 
 @builds_subclasses(BaseException)

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import mro_of
-from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import class_name, get_attr, is_subtype, message_name, set_attr, type_name
-from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.abstract import class_name, get_attr, message_name, set_attr, type_name
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import builtin, method
 
-from .exception_instance import C_MEMBERS, CONSTRUCTOR_MEMBERS, EXCEPTION_CLASSES, ExceptionVariable, caught_classes
+from .exception_instance import EXCEPTION_CLASSES, WITH_MEMBERS, ExceptionVariable
 from .traceback_object import is_traceback
 
 if TYPE_CHECKING:
@@ -87,30 +86,14 @@ def _init_of(cls: type) -> Any:
     return next((_INITS[base] for base in mro_of(cls) if base in _INITS), exception_init)
 
 
-_WITH_MEMBERS = tuple(C_MEMBERS)  # `exc_members` has them
-
 for _cls in EXCEPTION_CLASSES:
-    if "__init__" in _cls.__dict__ and _cls is not BaseException and not issubclass(_cls, _WITH_MEMBERS):
+    if "__init__" in _cls.__dict__ and _cls is not BaseException and not issubclass(_cls, WITH_MEMBERS):
         method(_cls.__init__)(_init_of(_cls))
-    if "__new__" in _cls.__dict__ and not issubclass(_cls, (OSError, BaseExceptionGroup)):
+    if "__new__" in _cls.__dict__ and not issubclass(_cls, WITH_MEMBERS):
         builtin(_cls.__new__)(new_exception)
 
 
 # -- members
-
-
-def _refused(tx: Frame, descriptor: Any, value: VariableTracker | None) -> None:
-    """Raise what the real member says about a value (None: a deletion) that it does not take."""
-    owner = descriptor.__objclass__
-    exc = owner.__new__(owner, *(("", [ValueError()]) if issubclass(owner, BaseExceptionGroup) else ()))
-    try:
-        if value is None:
-            descriptor.__delete__(exc)
-        else:
-            descriptor.__set__(exc, value.as_python_constant() if value.is_python_constant() else object())
-    except Exception as error:
-        tx.raises_like(error)
-    unsupported("mutation-of-unknown-object", f"{descriptor!r}")
 
 
 def _write_args(tx: Frame, self: ExceptionVariable, value: VariableTracker) -> None:
@@ -131,7 +114,6 @@ _RESTRICTED: dict[str, tuple[Any, Any]] = {
         lambda v: v.python_type() is bool,
         lambda tx, self, v: self.put(tx, "__suppress_context__", v),
     ),
-    **dict.fromkeys(CONSTRUCTOR_MEMBERS, (lambda v: False, None)),
 }
 
 
@@ -143,7 +125,7 @@ def _setter(descriptor: Any) -> Any:
         if restriction is None:
             self.put(tx, name, value if value is not None else NONE)
         elif value is None or not restriction[0](value):
-            _refused(tx, descriptor, value)
+            unsupported("mutation-of-unknown-object", f"{descriptor!r}, which does not take this")
         elif restriction[1] is None:
             self.put(tx, name, value)
         else:
@@ -159,7 +141,7 @@ def _getter(name: str) -> Any:
 for _cls in EXCEPTION_CLASSES:
     for _name, _descriptor in _cls.__dict__.items():
         is_member = type(_descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType)
-        if is_member and _name != "__dict__" and _cls not in C_MEMBERS:
+        if is_member and _name != "__dict__" and _cls not in WITH_MEMBERS:
             getset(_descriptor, _setter(_descriptor))(_getter(_name))
 
 
@@ -184,30 +166,6 @@ def add_note(tx: Frame, self: ExceptionVariable, note: VariableTracker) -> None:
         tx.raises(TypeError, "Cannot add note: __notes__ is not a list")
     tx.tr.mutating(notes)
     notes.items.append(note)
-
-
-# -- pickling
-
-
-@method(BaseException.__reduce__)
-def exception_reduce(tx: Frame, self: ExceptionVariable) -> VariableTracker:
-    parts = [tx.tr.type_of(tx, self), self.get(tx, "args")]
-    attributes = self.instance_dict(tx)
-    if attributes is not None and attributes.pairs():
-        parts.append(attributes)
-    elif attributes is not None and self.source is not None:
-        unsupported("attribute-of-unknown-object", "whether an exception has an empty __dict__ already")
-    return TupleVariable(parts)
-
-
-@method(BaseException.__setstate__)
-def exception_setstate(tx: Frame, self: ExceptionVariable, state: VariableTracker) -> None:
-    if is_none(state):
-        return
-    if not isinstance(state, DictVariable):
-        tx.raises(TypeError, "state is not a dictionary")
-    for name, value in list(state.pairs()):
-        set_attr(tx, self, name.as_python_constant(), value)
 
 
 # -- text
@@ -241,15 +199,8 @@ def import_error_str(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     return message if message.python_type() is str else exception_str(tx, self)
 
 
-@method(BaseExceptionGroup.__str__)
-def group_str(tx: Frame, self: ExceptionVariable) -> VariableTracker:
-    n = len(self.get(tx, "exceptions").items)
-    plural = "s" if n > 1 else ""
-    return ConstantVariable(f"{_str(tx, self.get(tx, 'message'))} ({n} sub-exception{plural})")
-
-
 for _cls in EXCEPTION_CLASSES:
-    has_own = _cls in (BaseException, KeyError, ImportError, BaseExceptionGroup) or issubclass(_cls, _WITH_MEMBERS)
+    has_own = _cls in (BaseException, KeyError, ImportError) or issubclass(_cls, WITH_MEMBERS)
     if "__str__" in _cls.__dict__ and not has_own:  # the same function under a descriptor of its own
         method(_cls.__str__)(exception_str)
 
@@ -260,66 +211,6 @@ def exception_repr(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     return ConstantVariable(f"{class_name(self.cls)}({', '.join(parts)})")
 
 
-# -- groups
-
-
-@builtin(BaseExceptionGroup.__new__)
-def group_new(
-    tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
-) -> ExceptionVariable:
-    """`BaseExceptionGroup_new`: the class follows from what is in the group."""
-    stand_ins = [a.value if a.value is not MISSING else object() for a in args]
-    if len(args) != 2 or not issubclass(args[0].python_type(), str) or not _is_sequence(args[1]):
-        _refused_group(tx, BaseExceptionGroup, *stand_ins)
-    message, exceptions = args[0], TupleVariable(tx.tr.unpack(tx, args[1]))
-    if not exceptions.items or not all(isinstance(e, ExceptionVariable) for e in exceptions.items):
-        host = [ValueError() if isinstance(e, ExceptionVariable) else object() for e in exceptions.items]
-        _refused_group(tx, BaseExceptionGroup, "", host)
-    real = cls.value
-    plain = all(issubclass(e.cls, Exception) for e in exceptions.items)
-    if real is BaseExceptionGroup and plain:
-        real = ExceptionGroup
-    elif not plain and issubclass(real, Exception):
-        if real is ExceptionGroup:
-            _refused_group(tx, ExceptionGroup, "", [BaseException()])
-        tx.raises(TypeError, f"Cannot nest BaseExceptions in '{real.__name__}'")
-    exc = ExceptionVariable(real)
-    exc.state.update(args=TupleVariable(list(args)), message=message, exceptions=exceptions)
-    return exc
-
-
-def _is_sequence(v: VariableTracker) -> bool:
-    """`PySequence_Check`."""
-    return not isinstance(v, DictVariable) and (
-        v.sq_item is not None or issubclass(v.python_type(), (list, tuple, str, bytes))
-    )
-
-
-def _refused_group(tx: Frame, cls: type, *args: Any) -> None:
-    """Raise what the real class says about wrong arguments."""
-    try:
-        cls(*args)
-    except Exception as error:
-        tx.raises_like(error)
-    unsupported("call-c-function", f"{cls.__name__}() with such arguments")
-
-
 def match_group(tx: Frame, exc: VariableTracker, target: VariableTracker) -> tuple[VariableTracker, VariableTracker]:
-    """CHECK_EG_MATCH (`_PyEval_ExceptionGroupMatch`): (rest, match)."""
-    classes = caught_classes(tx, target)
-    for cls in classes:
-        if issubclass(cls.value, BaseExceptionGroup):
-            tx.raises(TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.")
-    if is_none(exc):
-        return NONE, NONE
-    is_group = issubclass(exc.python_type(), BaseExceptionGroup)
-    if any(is_subtype(tx, exc.python_type(), cls.value) for cls in classes):
-        if is_group:
-            return NONE, exc
-        return NONE, tx.call(tx.tr.type_tracker(BaseExceptionGroup), [ConstantVariable(""), TupleVariable([exc])])
-    if not is_group:
-        return exc, NONE
-    pair = tx.call(get_attr(tx, exc, "split"), [target])
-    if not isinstance(pair, TupleVariable) or len(pair.items) < 2:
-        unsupported("opcode", "split() that does not return a pair")
-    return pair.items[1], pair.items[0]
+    """CHECK_EG_MATCH (`_PyEval_ExceptionGroupMatch`): (rest, match). Groups have no model."""
+    return (NONE, NONE) if is_none(exc) else unsupported("exception-group", "except* with an exception")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.variables.protocol import trace_rules
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
 from dynamo_lite.variables.protocol.descr import foreign_attribute, getset
 from dynamo_lite.variables.protocol.dispatch import builtin
@@ -30,12 +30,9 @@ class FrameVariable(NativeVariable):
 
     cls = types.FrameType
 
-    def __init__(self, frame: Any) -> None:
-        self.frame = frame
-        self.raise_step = -1
-        self.holder: VariableTracker | None = (
-            None  # keeps the frame for tracebacks, when it goes on after a graph break
-        )
+    frame: Any = Plain()
+    raise_step = -1
+    holder: VariableTracker | None = None  # keeps the frame for tracebacks, when it goes on after a graph break
 
     def describe(self) -> str:
         return f"frame of {self.frame.code.co_qualname}"

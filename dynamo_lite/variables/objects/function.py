@@ -22,24 +22,24 @@ from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host, declines
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import class_name, get_attr, message_name, type_name
+from dynamo_lite.variables.protocol.abstract import class_name, get_attr, type_name
 from dynamo_lite.variables.protocol.abstract import is_subtype as is_subclass
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, fold, is_constant, is_none
-from dynamo_lite.variables.protocol.deferred_str import address_part, joined
+from dynamo_lite.variables.protocol.deferred_str import address, joined
 from dynamo_lite.variables.protocol.descr import (
     GETSETS,
     METHOD_DESCRIPTORS,
     DescriptorVariable,
+    PlainObject,
     generic_getattr,
-    generic_setattr,
     getset,
     refuse_finalizer,
     type_attribute,
     type_lookup,
 )
 from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, HANDLERS, PURE
-from dynamo_lite.variables.protocol.getargs import argument_error, fits, ignores_keywords
+from dynamo_lite.variables.protocol.getargs import fits, ignores_keywords
 from dynamo_lite.variables.protocol.markers import refuse_marked
 from dynamo_lite.variables.protocol.native import object_repr, optional_attr
 from dynamo_lite.variables.protocol.slots import SLOTDEFS, call_slot
@@ -54,31 +54,20 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
 
-class FunctionVariable(VariableTracker):
+class FunctionVariable(PlainObject):
     """A Python function.
 
     `defaults` and `kwdefaults` are host lists and dicts of trackers; `closure` the cells in `co_freevars` order. For a sourced
     function they are read from the real one when first needed.
     """
 
-    def __init__(
-        self,
-        code: types.CodeType,
-        globals_: Any,
-        closure: list[CellVariable],
-        value: Any = MISSING,
-        source: GuardNode | None = None,
-    ) -> None:
-        self.code = code
-        self.globals = globals_
-        self.closure = closure
-        self.value = value
-        self.source = source
-        self.made: dict[str, VariableTracker] = {}
-        self.dict: DictVariable | None = None
-
-    def python_type(self) -> type:
-        return types.FunctionType
+    cls = types.FunctionType
+    code: types.CodeType = Plain()
+    globals: Any = Plain()
+    closure: list[CellVariable] = Children()
+    value: Any = Plain(MISSING)
+    made: dict[str, VariableTracker] = Children(factory=dict, init=False)
+    dict: DictVariable | None = Child(None, init=False)
 
     def is_python_constant(self) -> bool:
         return self.value is not MISSING and not self.mutated
@@ -163,12 +152,6 @@ class FunctionVariable(VariableTracker):
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.tr.inline(tx, self, args, kwargs, False)
 
-    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
-
-    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
-        generic_setattr(tx, self, name, value)
-
     def store_member(self, tx: Frame, name: str, value: VariableTracker) -> None:
         """Store an attribute that C keeps in the function object."""
         if "__annotate__" in self.made and name == "__annotations__":
@@ -176,17 +159,7 @@ class FunctionVariable(VariableTracker):
         tx.tr.mutating(self)
         self.made[name] = value
 
-    def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
-
     # -- codegen
-
-    def children(self) -> Any:
-        return [
-            *self.closure,
-            *self.made.values(),
-            *([self.dict] if self.dict is not None else []),
-        ]
 
     def emit_new(self, cg: Codegen) -> None:
         made = self.made
@@ -333,13 +306,9 @@ def build_function(tr: Trace, value: types.FunctionType, source: GuardNode | Non
 class MethodVariable(VariableTracker):
     """A bound method; `function` may be any callable."""
 
-    def __init__(
-        self, function: VariableTracker, self_: VariableTracker, value: Any = MISSING, source: GuardNode | None = None
-    ) -> None:
-        self.function = function
-        self.self = self_
-        self.value = value
-        self.source = source
+    function: VariableTracker = Child()
+    self: VariableTracker = Child()
+    value: Any = Plain(MISSING)
 
     def python_type(self) -> type:
         builtin = isinstance(self.function, BuiltinVariable)
@@ -371,7 +340,7 @@ class MethodVariable(VariableTracker):
         class_name(self.self.python_type())
         name, owner = self.function.value.__name__, tp_name(self.self.python_type())
         kind = f"method-wrapper '{name}'" if cls is types.MethodWrapperType else f"built-in method {name}"
-        return joined(tx, [f"<{kind} of {owner} object at ", *address_part(tx, self.self), ">"])
+        return joined(tx, [f"<{kind} of {owner} object at ", address(tx, self.self), ">"])
 
     def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         return self.function.direct_call(tx, [self.self, *args])
@@ -399,9 +368,6 @@ class MethodVariable(VariableTracker):
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.identity_hash(self)
-
-    def children(self) -> Any:
-        return (self.function, self.self)
 
     def emit_new(self, cg: Codegen) -> None:
         if is_none(self.self):
@@ -487,23 +453,14 @@ class BuiltinVariable(DescriptorVariable):
 
 
 def check_new(tx: Frame, owner: type, args: list[VariableTracker]) -> None:
-    """What `tp_new_wrapper` of `Objects/typeobject.c` says of the class that `__new__` of a builtin type is called with."""
-    name = tp_name(owner)
-    if not args:
-        tx.raises(TypeError, f"{name}.__new__(): not enough arguments")
-    cls = args[0].value
-    if not issubclass(args[0].python_type(), type):
-        tx.raises(TypeError, f"{name}.__new__(X): X is not a type object ({type_name(args[0])})")
-    if not is_subclass(tx, cls, owner):
-        message_name(cls)
-        tx.raises(TypeError, f"{name}.__new__({tp_name(cls)}): {tp_name(cls)} is not a subtype of {name}")
-    base = cls
+    """Break where `tp_new_wrapper` of `Objects/typeobject.c` refuses the class that `__new__` of a builtin type is called with."""
+    if not args or not issubclass(args[0].python_type(), type) or not is_subclass(tx, args[0].value, owner):
+        unsupported("arguments-mismatch", f"{tp_name(owner)}.__new__()")
+    cls = base = args[0].value
     while base is not None and not isinstance(type_lookup(base, "__new__"), types.BuiltinFunctionType):
         base = base.__base__
     if base is not None and not _is_safe(owner, type_lookup(base, "__new__").__self__):
-        message_name(cls)
-        message_name(base)
-        tx.raises(TypeError, f"{name}.__new__({tp_name(cls)}) is not safe, use {tp_name(base)}.__new__()")
+        unsupported("arguments-mismatch", f"{tp_name(owner)}.__new__({tp_name(cls)})")
     refuse_finalizer(tx, cls)
 
 
@@ -522,12 +479,8 @@ def _is_safe(owner: type, made_by: type) -> bool:
 def call_stand_in(
     tx: Frame, original: object, stand_in: object, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """Follow the Python function that stands for `original`; for arguments that don't fit, the original says so in its own words."""
+    """Follow the Python function that stands for `original`. Breaks for arguments that don't fit."""
     if not fits(stand_in, len(args), kwargs):
-        of_class = [ConstantVariable(None)] if isinstance(original, type) else []
-        mismatch = argument_error(original, of_class + args, kwargs)
-        if mismatch is not None:
-            tx.raises_like(mismatch)
         unsupported("arguments-mismatch", getattr(original, "__qualname__", repr(original)))
     return tx.call(tx.tr.build_constant_object(stand_in), args, kwargs)
 
@@ -548,25 +501,19 @@ def check_type(tx: Frame, fn: Any, args: list[VariableTracker]) -> type:
     cls = args[0].python_type()
     if cls is owner or owner in mro_of(cls):
         return owner
-    wanted, name = tp_name(owner), type_name(args[0])
-    if kind is types.WrapperDescriptorType:
-        tx.raises(TypeError, f"descriptor '{fn.__name__}' requires a '{wanted}' object but received a '{name}'")
-    return tx.raises(TypeError, f"descriptor '{fn.__name__}' for '{wanted}' objects doesn't apply to a '{name}' object")
+    return unsupported("arguments-mismatch", f"{fn.__qualname__} of a {type_name(args[0])}")
 
 
 def call_handler(
     tx: Frame, fn: Any, handler: Any, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """Call a registered handler; for arguments that don't fit its signature the real callable raises its own error."""
+    """Call a registered handler. Breaks for arguments that don't fit."""
     refuse_marked(fn)
     try:
         result = handler(tx, *args, **kwargs)
     except TypeError as error:
         if not _is_raised_here(error):
             raise
-        mismatch = argument_error(fn, args, kwargs)
-        if mismatch is not None:
-            tx.raises_like(mismatch)
         if kwargs and ignores_keywords(fn, args):
             return call_handler(tx, fn, handler, args, {})
         unsupported("call-c-function", f"{getattr(fn, '__qualname__', fn)} with arguments that don't fit", error)
@@ -625,17 +572,10 @@ class BuiltinClassMethodVariable(BuiltinVariable):
         return MethodVariable(self, cls)
 
     def _check_class(self, tx: Frame, cls: VariableTracker) -> None:
-        """`classmethod_get`."""
-        name, owner = self.value.__name__, tp_name(self.value.__objclass__)
-        who = f"descriptor '{name}' for type '{owner}'"
-        if is_none(cls):
-            tx.raises(TypeError, f"{who} needs either an object or a type")
-        if not issubclass(cls.python_type(), type):
-            tx.raises(TypeError, f"{who} needs a type, not a '{type_name(cls)}' as arg 2")
-        if not any(base is self.value.__objclass__ for base in mro_of(cls.value)):
-            message_name(cls.value)
-            what = f"descriptor '{name}' requires a subtype of '{owner}'"
-            tx.raises(TypeError, f"{what} but received '{tp_name(cls.value)}'")
+        """Break where `classmethod_get` refuses the class."""
+        owner = self.value.__objclass__
+        if is_none(cls) or not issubclass(cls.python_type(), type) or owner not in mro_of(cls.value):
+            unsupported("arguments-mismatch", f"{owner.__name__}.{self.value.__name__} of another class")
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         owner = self.value.__objclass__

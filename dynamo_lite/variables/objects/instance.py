@@ -10,6 +10,7 @@ Mirrors `Objects/typeobject.c` (`slot_nb_add` and the like) and `Objects/object.
 from __future__ import annotations
 
 import _thread
+import collections
 import contextlib
 import types
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,16 @@ from dynamo_lite.isa.typeobject import (
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.abstract import is_true, type_name
-from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker, missing_from
-from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable
+from dynamo_lite.variables.protocol.base import (
+    MISSING,
+    Child,
+    Children,
+    ObservedException,
+    Plain,
+    VariableTracker,
+    missing_from,
+)
+from dynamo_lite.variables.protocol.constant import ATOM_BASES, NOT_IMPLEMENTED, ConstantVariable
 from dynamo_lite.variables.protocol.deferred_str import default_text
 from dynamo_lite.variables.protocol.descr import (
     attribute_name,
@@ -88,17 +97,11 @@ class InstanceVariable(UserSlots):
     """An object of class `cls`. `dict` is its `__dict__` (None if it has none), `slots` the values of its `__slots__`."""
 
     dict_replaced = False  # `__dict__` was assigned to
-    class_replaced: VariableTracker | None = None  # what was assigned to `__class__`
-
-    def __init__(self, cls: type, value: Any = MISSING, source: GuardNode | None = None) -> None:
-        self.cls = cls
-        self.value = value
-        self.source = source
-        self.dict: Any = MISSING
-        self.slots: dict[Any, VariableTracker | None] = {}
-
-    def python_type(self) -> type:
-        return self.cls
+    class_replaced: VariableTracker | None = Child(None, init=False)  # what was assigned to `__class__`
+    cls: type = Plain()
+    value: Any = Plain(MISSING)
+    slots: dict[Any, VariableTracker | None] = Children(factory=dict, init=False)
+    dict: Any = Child(MISSING, init=False)
 
     def describe(self) -> str:
         return f"{name_of(self.cls)} {self.source.path}" if self.source is not None else f"new {name_of(self.cls)}"
@@ -269,12 +272,6 @@ class InstanceVariable(UserSlots):
 
     # -- codegen
 
-    def children(self) -> Any:
-        attributes = [] if self.dict in (None, MISSING) else [self.dict]
-        if self.class_replaced is not None:
-            attributes.append(self.class_replaced)
-        return [*attributes, *(v for v in self.slots.values() if v is not None)]
-
     def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(object.__new__)
         cg.load_const(self.cls)
@@ -380,7 +377,12 @@ def real_dict(value: object) -> dict[str, Any] | None:
 # -- what `object` itself provides
 
 
-@method(object.__getattribute__)
+_CONTAINERS = (collections.OrderedDict, collections.defaultdict, collections.deque)
+_GENERIC = (list, tuple, dict, set, frozenset, *_CONTAINERS, *ATOM_BASES)
+"""Builtin types that programs derive from, whose own `__getattribute__` is that of `object`."""
+
+
+@method(*dict.fromkeys([object.__getattribute__, *[cls.__getattribute__ for cls in _GENERIC]]))
 def object_getattribute(tx: Frame, self: VariableTracker, name: VariableTracker) -> VariableTracker:
     """`PyObject_GenericGetAttr`. To it a class is an instance of its metaclass, whose `__dict__` is the namespace of the class."""
     if issubclass(self.python_type(), type):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import ABSENT, LIBRARIES
-from dynamo_lite.variables.protocol.base import VariableTracker, held_items, is_lazy, missing_from
+from dynamo_lite.variables.protocol.base import Children, Plain, VariableTracker, held_items, is_lazy, missing_from
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.descr import generic_getattr, type_attribute, type_lookup
 from dynamo_lite.variables.protocol.dispatch import builtin, method
@@ -44,18 +44,12 @@ class GlobalsNamespace(VariableTracker):
 
     is_fixed = False  # those of our own stand-ins, which nobody changes: no guard looks at them
 
-    def __init__(
-        self, value: dict[str, Any], source: GuardNode | None, builtins: GlobalsNamespace | None = None
-    ) -> None:
-        self.value = value
-        self.source = source
-        self.builtins = builtins
-        self.loaded: dict[str, VariableTracker] = {}
-        self.from_builtins: dict[str, VariableTracker] = {}  # names found one namespace further
-        self.stored: dict[str, VariableTracker | None] = {}
-
-    def python_type(self) -> type:
-        return dict
+    cls = dict
+    value: dict[str, Any] = Plain()
+    builtins: GlobalsNamespace | None = Plain(None)
+    loaded: dict[str, VariableTracker] = Plain(factory=dict, init=False)
+    from_builtins: dict[str, VariableTracker] = Plain(factory=dict, init=False)  # names found one namespace further
+    stored: dict[str, VariableTracker | None] = Children(factory=dict, init=False)
 
     def load(self, tx: Frame, name: str) -> VariableTracker | None:
         """The value of a global or builtin name, None if neither has it."""
@@ -121,9 +115,6 @@ class GlobalsNamespace(VariableTracker):
         """`__globals__` of a function."""
         return tx.tr.wrap(self.value, tx.tr.constant_source(self.value))
 
-    def children(self) -> Any:
-        return [v for v in self.stored.values() if v is not None]
-
     def item_at(self, kind: int, arg: Any) -> Any:
         return self.stored.get(arg) if kind == ir.DICT_ITEM else None
 
@@ -147,9 +138,7 @@ class GlobalsNamespace(VariableTracker):
 class ModuleVariable(VariableTracker):
     """A module; its attributes are a namespace of their own."""
 
-    def __init__(self, value: types.ModuleType, source: GuardNode | None) -> None:
-        self.value = value
-        self.source = source
+    value: types.ModuleType = Plain()
 
     def python_type(self) -> type:
         return type(self.value)

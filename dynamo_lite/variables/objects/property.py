@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import qualname_of
 from dynamo_lite.variables.builtin.dict import DictVariable
-from dynamo_lite.variables.protocol.abstract import guarded_name, is_true, message_name, set_attr
-from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
-from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean, is_none
+from dynamo_lite.variables.protocol.abstract import is_true, set_attr
+from dynamo_lite.variables.protocol.base import MISSING, Child, Children, ObservedException, Plain, VariableTracker
+from dynamo_lite.variables.protocol.constant import NONE, boolean, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
-from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, host_value, optional_attr, readonly
+from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, optional_attr, readonly
 from dynamo_lite.variables.protocol.wrap import builds
 
 if TYPE_CHECKING:
@@ -35,10 +34,8 @@ class _HolderVariable(NativeVariable):
 
     base: Any
 
-    def __init__(self, value: Any = MISSING, source: GuardNode | None = None) -> None:
-        self.value = value
-        self.source = source
-        self.parts: dict[str, VariableTracker] = {}
+    value: Any = Plain(MISSING)
+    parts: dict[str, VariableTracker] = Children(factory=dict, init=False)
 
     def is_python_constant(self) -> bool:
         return self.value is not MISSING and not self.mutated
@@ -61,9 +58,6 @@ class _HolderVariable(NativeVariable):
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
-
-    def children(self) -> Any:
-        return list(self.parts.values())
 
     def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(self.base.__new__)
@@ -97,23 +91,21 @@ class PropertyVariable(_HolderVariable):
 
     cls = base = property
 
-    def __init__(self, value: object = MISSING, source: GuardNode | None = None) -> None:
-        super().__init__(value, source)
-        self.name: VariableTracker | None = None
-        self.getter_doc = False
+    name: VariableTracker | None = Child(None, init=False)
+    getter_doc = False
 
     def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None or is_none(obj):
             return self
         getter = self.part(tx, "fget")
         if is_none(getter):
-            return self._refuse(tx, obj, "getter")
+            return unsupported("attribute-of-unknown-object", "a property without a getter")
         return tx.call(getter, [obj])
 
     def tp_descr_set(self, tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
         function = self.part(tx, "fdel" if value is None else "fset")
         if is_none(function):
-            self._refuse(tx, obj, "deleter" if value is None else "setter")
+            unsupported("mutation-of-unknown-object", "a property that can't be set or deleted")
         tx.call(function, [obj] if value is None else [obj, value])
 
     def document(self, tx: Frame, doc: VariableTracker) -> None:
@@ -124,23 +116,6 @@ class PropertyVariable(_HolderVariable):
             if not _DOCUMENTS_INSTANCES or not issubclass(observed.exc.python_type(), AttributeError):
                 raise
 
-    def _refuse(self, tx: Frame, obj: VariableTracker, what: str) -> VariableTracker:
-        name = self._name_text()
-        owner = guarded_name(obj.python_type(), qualname_of)
-        return tx.raises(AttributeError, f"property{name} of {owner!r} object has no {what}")
-
-    def _name_text(self) -> str:
-        if self.name is not None:
-            return f" {host_value(self.name)!r}"
-        if self.value is MISSING:
-            return ""
-        try:  # a real one tells its name only in its messages
-            bare = self.value if self.value.fget is None else self.value.getter(None)
-            bare.__get__(object())
-        except AttributeError as error:
-            return str(error).removeprefix("property").partition(" of ")[0]
-        return ""
-
     def emit_fill(self, cg: Codegen) -> None:
         doc = NONE if self.getter_doc else self.parts.get("__doc__", NONE)
         functions = [self.parts.get(name, NONE) for name in ("fget", "fset", "fdel")]
@@ -149,9 +124,6 @@ class PropertyVariable(_HolderVariable):
         if self.name is not None:
             emit_call(cg, property.__set_name__, self, NONE, self.name)
             cg.asm.pop_top()
-
-    def children(self) -> Any:
-        return [*self.parts.values(), *([self.name] if self.name is not None else [])]
 
 
 @builds(property)
@@ -243,8 +215,9 @@ def _copy(tx: Frame, self: PropertyVariable, **changed: VariableTracker) -> Vari
         doc = NONE  # the getter is the same: the copy finds its docstring again
     made = tx.call(tx.tr.type_of(tx, self), [*parts.values(), doc])
     if isinstance(made, PropertyVariable):
-        name = self._name_text()
-        made.name = self.name if self.name is not None else ConstantVariable(name[2:-1]) if name else None
+        if self.source is not None:
+            unsupported("attribute-of-unknown-object", "the name that a property was given")
+        made.name = self.name
     return made
 
 
@@ -278,26 +251,6 @@ def property_set_name(tx: Frame, self: PropertyVariable, *args: VariableTracker)
     self.name = args[1]
 
 
-if "__name__" in property.__dict__:
-
-    def _set_name(tx: Frame, self: PropertyVariable, value: VariableTracker | None) -> None:
-        if self.source is not None:
-            unsupported("mutation-of-unknown-object", self.describe())
-        self.name = value
-
-    @getset(property.__dict__["__name__"], _set_name)
-    def property_name(tx: Frame, self: PropertyVariable, /) -> VariableTracker:
-        if self.name is not None:
-            return self.name
-        if self.value is not MISSING and self._name_text():
-            return ConstantVariable(self._name_text()[2:-1])
-        found = None if is_none(self.part(tx, "fget")) else optional_attr(tx, self.part(tx, "fget"), "__name__")
-        if found is not None:
-            return found
-        message = f"'{message_name(self.python_type())}' object has no attribute '__name__'"
-        return tx.raises_naming(AttributeError, message, name=ConstantVariable("__name__"), obj=self)
-
-
 # -- static methods and class methods
 
 
@@ -308,17 +261,12 @@ _COPIED = tuple(staticmethod(lambda: None).__dict__)
 class _FunctionHolderVariable(_HolderVariable):
     """The base of static methods and class methods: they hold one callable, whose name and documentation they take over."""
 
-    def __init__(
-        self, value: object = MISSING, source: GuardNode | None = None, function: VariableTracker | None = None
-    ) -> None:
-        super().__init__(value, source)
-        self.dict: Any = MISSING
-        if function is not None:
-            self.parts["__func__"] = function
+    function: VariableTracker | None = Plain(None)
+    dict: Any = Child(MISSING, init=False)
 
-    def function(self, tx: Frame) -> VariableTracker:
-        """The callable."""
-        return self.part(tx, "__func__")
+    def __post_init__(self) -> None:
+        if self.function is not None:
+            self.parts["__func__"] = self.function
 
     def instance_dict(self, tx: Frame) -> Any:
         """The descriptor's `__dict__`, with what `functools_wraps` of funcobject.c copies."""
@@ -332,12 +280,9 @@ class _FunctionHolderVariable(_HolderVariable):
 
     def _wraps(self, tx: Frame) -> None:
         for name in _COPIED:
-            found = optional_attr(tx, self.function(tx), name) if "__func__" in self.parts else None
+            found = optional_attr(tx, self.part(tx, "__func__"), name) if "__func__" in self.parts else None
             if found is not None:
                 self.instance_dict(tx).store(tx, name, found)
-
-    def children(self) -> Any:
-        return [*self.parts.values(), *([self.dict] if self.dict is not MISSING else [])]
 
     def emit_fill(self, cg: Codegen) -> None:
         if "__func__" in self.parts:
@@ -360,7 +305,7 @@ class StaticMethodVariable(_FunctionHolderVariable):
     def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if self.source is None and "__func__" not in self.parts:
             tx.raises(RuntimeError, "uninitialized staticmethod object")
-        return self.function(tx)
+        return self.part(tx, "__func__")
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         return tx.call(self.tp_descr_get(tx, None, NONE), args, kwargs)
@@ -384,7 +329,7 @@ class ClassMethodVariable(_FunctionHolderVariable):
             tx.raises(RuntimeError, "uninitialized classmethod object")
         if is_none(cls):
             cls = tx.tr.type_of(tx, obj)
-        function = self.function(tx)
+        function = self.part(tx, "__func__")
         if function.tp_descr_get is None or not _BINDS_DESCRIPTORS:
             return tx.tr.bound_method(function, cls)
         return function.tp_descr_get(tx, cls, cls)
@@ -397,7 +342,7 @@ def _register(model: Any) -> None:
     def build(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
         if type(value) is cls:
             tr.guard(source, ir.IS, value)
-        return model(value, source)
+        return model(value, source=source)
 
     @builtin(cls.__new__)
     def new(tx: Frame, kind: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
@@ -420,11 +365,11 @@ def _register(model: Any) -> None:
 
         @getset(descriptor, readonly(descriptor))
         def get(tx: Frame, self: Any, /) -> VariableTracker:
-            return self.function(tx)
+            return self.part(tx, "__func__")
 
     @getset(cls.__dict__["__isabstractmethod__"])
     def is_abstract(tx: Frame, self: Any, /) -> VariableTracker:
-        return _is_abstract(tx, self.function(tx))
+        return _is_abstract(tx, self.part(tx, "__func__"))
 
     @getset(cls.__dict__["__dict__"])
     def dictionary(tx: Frame, self: Any, /) -> VariableTracker:

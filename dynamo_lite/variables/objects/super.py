@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.protocol.abstract import class_name, is_subtype, known_mro, message_name, type_name
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.abstract import class_name, is_subtype, known_mro, type_name
+from dynamo_lite.variables.protocol.base import Child, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset, has_own, type_attribute
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
@@ -34,10 +34,9 @@ class SuperVariable(NativeVariable):
 
     cls = super
 
-    def __init__(self) -> None:
-        self.start: VariableTracker = NONE
-        self.obj: VariableTracker | None = None
-        self.obj_type: VariableTracker | None = None
+    start: VariableTracker = Child(NONE, init=False)
+    obj: VariableTracker | None = Child(None, init=False)
+    obj_type: VariableTracker | None = Child(None, init=False)
 
     @classmethod
     def of(cls, tx: Frame, start: VariableTracker, obj: VariableTracker | None) -> SuperVariable:
@@ -83,9 +82,6 @@ class SuperVariable(NativeVariable):
         what = "NULL" if self.obj_type is None else f"<{class_name(self.obj_type.value)} object>"
         return ConstantVariable(f"<super: <class '{class_name(self.start.value)}'>, {what}>")
 
-    def children(self) -> Any:
-        return [v for v in (self.start, self.obj, self.obj_type) if v is not None]
-
     def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, super, *([self.start] if self.obj is None else [self.start, self.obj]))
 
@@ -99,13 +95,7 @@ def check(tx: Frame, start: VariableTracker, obj: VariableTracker) -> VariableTr
     claimed = claimed_class(tx, obj)
     if isinstance(claimed, TypeVariable) and is_subtype(tx, claimed.value, start.value):
         return claimed
-    # The text differs between versions: the same is tried on classes of the same names.
-    twin = type(type_name(obj) if not isinstance(obj, TypeVariable) else message_name(obj.value), (), {})
-    try:
-        super(type(message_name(start.value), (), {}), twin if isinstance(obj, TypeVariable) else twin())
-    except TypeError as error:
-        tx.raises_like(error)
-    raise AssertionError("an unrelated class")
+    return unsupported("arguments-mismatch", "super() of an unrelated class")
 
 
 def _reader(descriptor: Any) -> Any:

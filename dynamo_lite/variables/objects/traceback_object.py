@@ -17,9 +17,13 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.resume import HOLDER, FrameHolder, frame_stub, holder_of
 from dynamo_lite.variables.protocol.abstract import type_name
-from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
+from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
-from dynamo_lite.variables.protocol.descr import foreign_attribute, generic_getattr, generic_setattr, getset
+from dynamo_lite.variables.protocol.descr import (
+    PlainObject,
+    foreign_attribute,
+    getset,
+)
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor
 from dynamo_lite.variables.protocol.wrap import builds
 
@@ -32,26 +36,14 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
 
-class TracebackVariable(VariableTracker):
+class TracebackVariable(PlainObject):
     """One entry of a traceback. `next` is the entry one frame further in, or None."""
 
-    def __init__(self, frame: FrameVariable, lasti: int, lineno: int, next_: VariableTracker) -> None:
-        self.frame = frame
-        self.lasti = lasti
-        self.lineno = lineno
-        self.next = next_
-
-    def python_type(self) -> type:
-        return TracebackType
-
-    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
-
-    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
-        generic_setattr(tx, self, name, value)
-
-    def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+    cls = TracebackType
+    frame: FrameVariable = Plain()
+    lasti: int = Plain()
+    lineno: int = Plain()
+    next: VariableTracker = Child()
 
     def children(self) -> Any:
         holder = self.frame.holder
@@ -122,21 +114,11 @@ def hold_frames(frames: list[Frame], escaping: list[Any]) -> None:
             vt.frame.holder = FrameHolderVariable(frame.locals[names.index(HOLDER)] if HOLDER in names else None)
 
 
-class SourcedTracebackVariable(VariableTracker):
+class SourcedTracebackVariable(PlainObject):
     """A traceback that exists before the frame. Replayed is that its frames were cleared."""
 
-    def __init__(self, value: TracebackType, source: GuardNode | None) -> None:
-        self.value = value
-        self.source = source
-
-    def python_type(self) -> type:
-        return TracebackType
-
-    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return generic_getattr(tx, self, name)
-
-    def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+    cls = TracebackType
+    value: TracebackType = Plain()
 
     def emit_update(self, cg: Codegen) -> None:
         cg.load_callable(traceback.clear_frames)

@@ -19,9 +19,17 @@ from dynamo_lite.variables.builtin.dict import MappingProxyVariable
 from dynamo_lite.variables.builtin.genericalias import combine
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.protocol.abstract import class_path, is_subtype, known_mro, message_name, type_name
-from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker, is_lazy
+from dynamo_lite.variables.protocol.base import ObservedException, Plain, VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant, is_none
-from dynamo_lite.variables.protocol.descr import GETSETS, attribute_name, forget, getset, has_own, type_attribute
+from dynamo_lite.variables.protocol.descr import (
+    GETSETS,
+    attribute_name,
+    forget,
+    getset,
+    has_own,
+    type_attribute,
+    type_lookup,
+)
 from dynamo_lite.variables.protocol.dispatch import CONSTRUCTORS, PURE, builtin, method
 from dynamo_lite.variables.protocol.markers import refuse_marked
 from dynamo_lite.variables.protocol.native import emit_call, readonly
@@ -46,9 +54,7 @@ class TypeVariable(VariableTracker):
 
     written: dict[str, VariableTracker | None] = {}
 
-    def __init__(self, value: type, source: GuardNode | None = None) -> None:
-        self.value = value
-        self.source = source
+    value: type = Plain()
 
     def python_type(self) -> type:
         return type(self.value)
@@ -344,18 +350,9 @@ def object_new(
     tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     real = cls.value
-    if (args or kwargs) and real.__new__ is not object.__new__:
-        return tx.raises(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
-    if (args or kwargs) and real.__init__ is object.__init__:
-        return tx.raises(TypeError, f"{message_name(real)}() takes no arguments")
-    if flags(real) & _IS_ABSTRACT:
-        # The text differs between versions: the same is tried on a class of the same name.
-        twin = type(message_name(real), (), {})
-        twin.__abstractmethods__ = type.__dict__["__abstractmethods__"].__get__(real)
-        try:
-            object.__new__(twin)
-        except TypeError as error:
-            tx.raises_like(error)
+    takes_none = type_lookup(real, "__new__") is not object.__new__ or type_lookup(real, "__init__") is object.__init__
+    if flags(real) & _IS_ABSTRACT or ((args or kwargs) and takes_none):
+        return unsupported("arguments-mismatch", f"object.__new__() of {qualname_of(real)}, which raises TypeError")
     return tx.tr.new_instance(tx, real)
 
 

@@ -22,7 +22,7 @@ from dynamo_lite.variables.protocol.base import ObservedException, VariableTrack
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import guarded_lookup, type_attribute, type_lookup
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
-from dynamo_lite.variables.protocol.native import host_value, optional_attr
+from dynamo_lite.variables.protocol.native import host_value
 from dynamo_lite.variables.protocol.slot_functions import special
 
 from .cell import CellVariable
@@ -76,14 +76,11 @@ def type_new(
     tx: Frame, meta: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker
 ) -> VariableTracker:
     """`type_new`."""
-    if len(args) != 3:
-        return tx.raises(TypeError, f"type.__new__() takes exactly 3 arguments ({len(args)} given)")
+    if len(args) != 3 or not all(map(issubclass, [arg.python_type() for arg in args], (str, tuple, dict))):
+        return unsupported("arguments-mismatch", "type.__new__()")
     name, bases, namespace = args
-    for i, (arg, cls) in enumerate(zip(args, (str, tuple, dict), strict=True)):
-        if not issubclass(arg.python_type(), cls):
-            tx.raises(TypeError, f"type.__new__() argument {i + 1} must be {cls.__name__}, not {type_name(arg)}")
     if not all(isinstance(b, TypeVariable) for b in bases.items):
-        return _bases_without_entries(tx, bases.items)
+        return unsupported("class-definition", "bases that are no classes")
     winner = calculate_metaclass(tx, meta.value, bases.items)
     if winner is not meta.value:
         new = type_attribute(tx, winner, "__new__")
@@ -96,13 +93,6 @@ def type_new(
     return made
 
 
-def _bases_without_entries(tx: Frame, bases: Any) -> VariableTracker:
-    for base in bases:
-        if not isinstance(base, TypeVariable) and optional_attr(tx, base, "__mro_entries__") is not None:
-            tx.raises(TypeError, "type() doesn't support MRO entry resolution; use types.new_class() instead")
-    return unsupported("class-definition", "bases that are no classes")
-
-
 def calculate_metaclass(tx: Frame, meta: type, bases: Any) -> type:
     """`_PyType_CalculateMetaclass`."""
     for base in bases:
@@ -110,10 +100,7 @@ def calculate_metaclass(tx: Frame, meta: type, bases: Any) -> type:
         if is_subtype(tx, meta, candidate):
             continue
         if not is_subtype(tx, candidate, meta):
-            tx.raises(
-                TypeError,
-                "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of the metaclasses of all its bases",
-            )
+            unsupported("class-definition", "bases whose metaclasses conflict")
         meta = candidate
     return meta
 
@@ -209,31 +196,12 @@ def _fill_attributes(tx: Frame, made: NewTypeVariable, attributes: dict[str, Var
 def _automatic(made: NewTypeVariable, real: Any) -> VariableTracker:
     """The model of an attribute that `type_new` adds."""
     if type(real) is types.MemberDescriptorType:
-        return NewSlotDescriptorVariable(made, real)
+        return NewSlotDescriptorVariable(real, made)
     if type(real) is types.GetSetDescriptorType and real.__name__ == "__dict__":
-        return NewDictDescriptorVariable(made, real)
+        return NewDictDescriptorVariable(real, made)
     if type(real) is types.GetSetDescriptorType:
-        return NewWeakrefDescriptorVariable(made, real)
+        return NewWeakrefDescriptorVariable(real, made)
     return ConstantVariable(real)
-
-
-def _notes_set_name_errors() -> bool:
-    """Whether an error in `__set_name__` gets a note (3.12), or becomes the cause of a RuntimeError."""
-
-    class Descriptor:
-        def __set_name__(self, owner: type, name: str) -> None:
-            raise LookupError
-
-    try:
-        type("Owner", (), {"name": Descriptor()})
-    except LookupError:
-        return True
-    except RuntimeError:
-        return False
-    raise AssertionError("__set_name__ is called")
-
-
-_NOTES_SET_NAME_ERRORS = _notes_set_name_errors()
 
 
 def _set_names(tx: Frame, made: NewTypeVariable) -> None:
@@ -246,17 +214,8 @@ def _set_names(tx: Frame, made: NewTypeVariable) -> None:
             continue
         try:
             tx.call(hook, [made, ConstantVariable(name)])
-        except ObservedException as observed:
-            what = f"Error calling __set_name__ on '{type_name(value)}' instance {name!r} in {made.value.__name__!r}"
-            if _NOTES_SET_NAME_ERRORS:
-                observed.exc.names(tx.tr)
-                tx.call(observed.exc.tp_getattro(tx, "add_note"), [ConstantVariable(what)])
-                raise
-            error = tx.call(tx.tr.type_tracker(RuntimeError), [ConstantVariable(what)])
-            error.names(tx.tr)
-            error.put(tx, "__cause__", observed.exc)
-            error.put(tx, "__context__", observed.exc)
-            raise ObservedException(error) from observed
+        except ObservedException:
+            unsupported("class-definition", f"__set_name__ of a {type_name(value)} raises an exception")
 
 
 def _init_subclass(tx: Frame, made: NewTypeVariable, keywords: dict[str, VariableTracker]) -> None:
@@ -273,19 +232,14 @@ def _init_subclass(tx: Frame, made: NewTypeVariable, keywords: dict[str, Variabl
 def object_init_subclass(
     tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker
 ) -> None:
-    name = f"{cls.value.__qualname__}.__init_subclass__()"
-    if keywords:
-        tx.raises(TypeError, f"{name} takes no keyword arguments")
-    if args:
-        tx.raises(TypeError, f"{name} takes no arguments ({len(args)} given)")
+    if args or keywords:
+        unsupported("arguments-mismatch", f"{cls.value.__qualname__}.__init_subclass__()")
 
 
 @method(type.__init__)
 def type_init(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **keywords: VariableTracker) -> None:
-    if keywords and len(args) == 1:
-        tx.raises(TypeError, "type.__init__() takes no keyword arguments")
-    if len(args) not in (1, 3):
-        tx.raises(TypeError, "type.__init__() takes 1 or 3 arguments")
+    if len(args) not in (1, 3) or (keywords and len(args) == 1):
+        unsupported("arguments-mismatch", "type.__init__()")
 
 
 @method(type.__dict__["__prepare__"])
@@ -324,7 +278,7 @@ def call_type(tx: Frame, meta: VariableTracker, /, *args: VariableTracker, **key
     if len(args) == 1 and not keywords:
         return tx.tr.type_of(tx, args[0])
     if len(args) not in (1, 3):
-        return tx.raises(TypeError, "type() takes 1 or 3 arguments")
+        return unsupported("arguments-mismatch", "type()")
     given = args
     if len(args) == 3 and issubclass(args[2].python_type(), dict):
         args = (*args[:2], _with_module(tx, args[2]))

@@ -33,19 +33,18 @@ from dynamo_lite.variables.protocol.abstract import (
     type_name,
     unary_op,
 )
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import Child, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from dynamo_lite.variables.protocol.descr import foreign_attribute, getset
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor
 from dynamo_lite.variables.protocol.hashing import Key, hash_rule, key_of, runs_program
-from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, str_text
+from dynamo_lite.variables.protocol.native import NativeVariable, str_text
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .cell import CellVariable
 from .module import is_module_level
 
 if TYPE_CHECKING:
-    from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
@@ -56,15 +55,8 @@ class Weak(NativeVariable):
 
     holds_weakly = True
 
-    def __init__(
-        self, target: VariableTracker, callback: VariableTracker | None = None, source: GuardNode | None = None
-    ) -> None:
-        self.target = target
-        self.callback = callback
-        self.source = source
-
-    def children(self) -> Any:
-        return (self.target,) if self.callback is None else (self.target, self.callback)
+    target: VariableTracker = Child()
+    callback: VariableTracker | None = Child(None)
 
     def referent(self, tx: Frame) -> VariableTracker:
         """The target, which must be alive."""
@@ -160,6 +152,7 @@ class WeakRefVariable(Weak):
     """`weakref.ref(target[, callback])`, or a real reference."""
 
     cls = weakref.ref
+    rebuild = weakref.ref
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if args or kwargs:
@@ -176,9 +169,6 @@ class WeakRefVariable(Weak):
         if not isinstance(other, WeakRefVariable) or op not in ("==", "!="):
             return NOT_IMPLEMENTED
         return richcompare(tx, self.referent(tx), other.referent(tx), op)
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_call(cg, weakref.ref, *self.children())
 
 
 @hash_rule(weakref.ref.__hash__)
@@ -243,11 +233,10 @@ def build_weakref(tr: Trace, value: Any, source: GuardNode | None) -> WeakRefVar
 class ProxyVariable(Weak):
     """`weakref.proxy(target)`: every operation is one on the target."""
 
-    def __init__(
-        self, target: VariableTracker, callback: VariableTracker | None = None, source: GuardNode | None = None
-    ) -> None:
-        super().__init__(target, callback, source)
-        callable_ = any("__call__" in dict_of(base) for base in mro_of(target.python_type()))
+    rebuild = weakref.proxy
+
+    def __post_init__(self) -> None:
+        callable_ = any("__call__" in dict_of(base) for base in mro_of(self.target.python_type()))
         self.cls = weakref.CallableProxyType if callable_ else weakref.ProxyType
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
@@ -295,9 +284,6 @@ class ProxyVariable(Weak):
         if target.tp_iternext is None:
             tx.raises(TypeError, f"Weakref proxy referenced a non-iterator '{type_name(target)}' object")
         return iter_next(tx, target)
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_call(cg, weakref.proxy, *self.children())
 
 
 def unwrapped(tx: Frame, v: VariableTracker) -> VariableTracker:

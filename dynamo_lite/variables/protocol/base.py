@@ -1,7 +1,8 @@
 """The model of one Python object during an analysis.
 
-Input: nothing; this is the root of the class tree. Output: `VariableTracker`, whose class attributes are CPython's type slots, and
-`LazyVariable`, a placeholder that turns into the right model in place when it is first looked at.
+Input: nothing; this is the root of the class tree. Output: `VariableTracker`, whose class attributes are CPython's type slots;
+`Child`, `Children` and `Plain`, by which a model declares its fields; and `LazyVariable`, a placeholder that turns into the right model
+in place when it is first looked at.
 Invariant: one object of the traced program has one tracker, mutated in place; an absent slot is `None`, as a C type has NULL there.
 Mirrors `Include/cpython/object.h` (slot names) and `Objects/object.c`.
 """
@@ -12,6 +13,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import ArgumentRead, NotConstant
@@ -66,8 +68,175 @@ class ObservedException(Exception):
         self.exc = exc
 
 
+# -- fields of models
+
+
+class _Required:
+    """The type of `REQUIRED`: a field without a default."""
+
+
+REQUIRED: Any = _Required()
+
+
+class Field:
+    """One declared field of a model; made by `Child`, `Children` and `Plain`.
+
+    Attributes:
+        many: the field is a collection of trackers, a dict one by its values; `child`: it is a tracker, or None or `MISSING`. A field
+            that is neither holds a host value.
+        default, factory: what a new object has where the constructor gets nothing; `factory` makes it anew for each object.
+        init: the field is a parameter of the constructor.
+        lazy: the model of an object from outside reads it when it is first asked for, see `Lazy`.
+        emit: how the field is passed to `rebuild`: "" by position (a collection as several arguments), "tuple", "keyword" (left out
+            where it has its default), "filled" (a container with its final contents), "no".
+    """
+
+    __slots__ = ("child", "default", "emit", "factory", "init", "lazy", "many", "name")
+
+    def __init__(
+        self,
+        kind: str,
+        default: Any = REQUIRED,
+        *,
+        factory: Any = None,
+        init: bool = True,
+        lazy: bool = False,
+        emit: str = "",
+    ) -> None:
+        self.child, self.many = kind == "child", kind == "children"
+        self.default, self.factory = default, factory
+        self.init, self.lazy, self.emit = init, lazy, emit if init else "no"
+        self.name = ""
+
+
+def Child(default: Any = REQUIRED, **how: Any) -> Any:
+    """A field that holds a tracker. With the default None, there may be none: such a field is no argument of `rebuild` then."""
+    return Field("child", default, **how)
+
+
+def Children(default: Any = REQUIRED, **how: Any) -> Any:
+    """A field that holds a collection of trackers."""
+    return Field("children", default, **how)
+
+
+def Plain(default: Any = REQUIRED, **how: Any) -> Any:
+    """A field that holds a host value."""
+    return Field("plain", default, **how)
+
+
+class Lazy:
+    """A field that the model of an object from outside reads from the real object when it is first asked for: `load_NAME(self)` returns
+    the value and installs the guards on which it rests. A new object gets the value from its constructor.
+
+    It is found in the instance's dictionary first, so it costs nothing once it is there; `"NAME" in vt.__dict__` asks whether it is.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.loader = f"load_{name}"
+
+    def __get__(self, vt: Any, owner: object = None) -> Any:
+        if vt is None:
+            return self
+        value = getattr(vt, self.loader)()
+        setattr(vt, self.name, value)
+        return value
+
+
+def _resolve_fields(cls: Any) -> None:
+    """What the declared fields of a class stand for: class attributes, the constructor, `children`."""
+    own = {name: field for name, field in cls.__dict__.items() if isinstance(field, Field)}
+    fields: dict[str, Field] = {}
+    for base in reversed(cls.__mro__):
+        fields.update(base.__dict__.get("own_fields", ()))
+    fields.update(own)
+    cls.own_fields, cls.fields = own, tuple(fields.values())
+    if cls.rebuild is not None and (own or "rebuild" in cls.__dict__):
+        cls.arguments = tuple([field for field in fields.values() if field.emit != "no"])
+    if not own and "__post_init__" not in cls.__dict__:
+        return
+    for name, field in own.items():
+        field.name = name
+        if field.lazy:
+            setattr(cls, name, Lazy(name))
+        elif field.default is REQUIRED or field.factory is not None:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, field.default)
+    if "__init__" not in cls.__dict__:
+        cls.__init__ = _first_constructor(cls)
+    if any(field.child or field.many for field in own.values()):
+        cls.declared_children = _declared_children(super(cls, cls).children, own)
+        if "children" not in cls.__dict__:
+            cls.children = cls.declared_children
+
+
+def _declared_children(inherited: Callable[[Any], Any], own: dict[str, Field]) -> Callable[[Any], list[Any]]:
+    singles = tuple(name for name, field in own.items() if field.child)
+    several = tuple(name for name, field in own.items() if field.many)
+
+    def children(self: Any) -> list[Any]:
+        state = self.__dict__
+        found = list(inherited(self))
+        for name in singles:
+            if (child := state.get(name)) is not None and child is not MISSING:
+                found.append(child)
+        for name in several:
+            held = state.get(name, ())
+            found.extend([v for v in held.values() if v is not None] if type(held) is dict else held)
+        return found
+
+    return children
+
+
+def _first_constructor(cls: Any) -> Callable[..., None]:
+    """The constructor of a model that has not been used yet; it puts the one made for the fields in its place."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        cls.__init__ = _constructor(cls)
+        cls.__init__(self, *args, **kwargs)
+
+    return __init__
+
+
+def _constructor(cls: Any) -> Callable[..., None]:
+    """`__init__` for the declared fields, in their order, and the access path as its last parameter. As in `dataclasses`, the function
+    is made from its text, so that making an object costs what it does with one written by hand."""
+    namespace: dict[str, Any] = {}
+    parameters, lines = ["vt"], []
+    for field in cls.fields:
+        name = field.name
+        namespace[f"_{name}"] = field.default if field.factory is None else field.factory
+        if field.factory is not None:
+            lines.append(f"vt.{name} = {f'_{name}() if {name} is None else {name}' if field.init else f'_{name}()'}")
+            parameters += [f"{name}=None"] if field.init else []
+        elif field.init:
+            lines.append(f"vt.{name} = {name}")
+            parameters.append(name if field.default is REQUIRED else f"{name}=_{name}")
+    lines.append("vt.source = source")
+    if hasattr(cls, "__post_init__"):
+        lines.append("vt.__post_init__()")
+    exec(f"def __init__({', '.join(parameters)}, source=None):\n " + "\n ".join(lines), namespace)
+    return namespace["__init__"]
+
+
 class VariableTracker:
     """Model of one Python object.
+
+    A model declares its fields, and gets from them its constructor, `children` and the code that makes the object again:
+
+        class MapVariable(IteratorVariable):
+            cls = map
+            function: VariableTracker = Child()
+            iterators: list[VariableTracker] = Children()
+            rebuild = map
+
+    The constructor is `MapVariable(function, iterators, source=None)`, `children()` gives the function and the iterators, and
+    generated code calls `map(function, *iterators)`, or `map.__new__(cls, …)` for an instance of a subclass. A `lazy` field is read from
+    the real object when first asked for (`Lazy`). `__post_init__` runs after the constructor. Whatever
+    a declaration can't say (an object that is filled after it is made, a state that no call leads to) is said by a method of that
+    name, which then replaces the declared one (`declared_children` is what such a method starts from). A field with a default that is
+    no parameter and no tracker needs no declaration: it is a class attribute.
 
     Attributes:
         source: the access path (a `guards.ir.GuardNode`) by which generated code can reload the object and guards can check it;
@@ -90,6 +259,23 @@ class VariableTracker:
     can_stand = False  # C code that runs during the analysis may be given a stand for the object (`host_proxy.py`)
     opaque = False  # of a class with a base written in C whose state has no model
     is_atom = False  # an instance of a subclass of int, str …, whose value of that type is `atom`
+
+    cls: type
+
+    # -- declared fields
+    own_fields: dict[str, Field] = {}
+    fields: tuple[Field, ...] = ()
+    arguments: tuple[Field, ...] = ()  # those that `rebuild` gets
+    rebuild: Any = None  # the callable whose call with the fields makes the object again
+
+    def __init_subclass__(cls) -> None:
+        if type(rebuild := cls.__dict__.get("rebuild")) is FunctionType:
+            cls.rebuild = staticmethod(rebuild)
+        _resolve_fields(cls)
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     # -- tp slots
     tp_getattro = None  # (tx, name: str) -> tracker
@@ -132,7 +318,7 @@ class VariableTracker:
 
     def python_type(self) -> type:
         """The object's real type (`type(x)`)."""
-        raise NotImplementedError(type(self).__name__)
+        return self.cls
 
     def is_python_constant(self) -> bool:
         """True if the object's whole value is known and immutable, or it is known by identity."""
@@ -190,7 +376,28 @@ class VariableTracker:
     def emit_new(self, cg: Codegen) -> None:
         """Emit code that leaves the new object on the stack. Objects that can be part of a cycle leave an empty one here and
         are filled in `emit_fill`."""
-        raise NotImplementedError(type(self).__name__)
+        if self.rebuild is None:
+            raise NotImplementedError(type(self).__name__)
+        self.emit_call_with_fields(cg)
+
+    def emit_call_with_fields(self, cg: Codegen) -> None:
+        """Push the result of `rebuild` for the fields; for an instance of a subclass, that of `rebuild.__new__`."""
+        function, cls, n = self.rebuild, self.python_type(), 0
+        if isinstance(function, type) and cls is not function:
+            cg.load_callable(function.__new__)
+            cg.load_const(cls)
+            n = 1
+        else:
+            cg.load_callable(function)
+        keywords: list[str] = []
+        for field in self.arguments:
+            value = getattr(self, field.name)
+            if field.emit == "keyword":
+                if value == field.default:
+                    continue
+                keywords.append(field.name)
+            n += _emit_field(cg, field, value)
+        cg.asm.call(n, tuple(keywords))
 
     emit_fill = None  # (cg): fill the object made by emit_new; reached through cg.load(self)
 
@@ -214,6 +421,39 @@ class VariableTracker:
     def describe(self) -> str:
         """A short text for messages; never runs user code."""
         return self.source.path if self.source is not None else ""
+
+
+def _emit_field(cg: Codegen, field: Field, value: Any) -> int:
+    """Push a field as an argument; how many arguments it is."""
+    if field.many:
+        for item in value:
+            cg.load(item)
+        if field.emit != "tuple":
+            return len(value)
+        cg.asm.build_tuple(len(value))
+    elif not field.child:
+        cg.load_const(value)
+    elif value is None:
+        return 0
+    elif field.emit == "filled":
+        load_filled(cg, value)
+    else:
+        cg.load(value)
+    return 1
+
+
+def load_filled(cg: Codegen, vt: VariableTracker) -> None:
+    """Push a container with the contents that it has at the end of the trace, be it new or changed: what is made from it
+    next looks at them."""
+    cg.load(vt)
+    if vt.mutated:
+        cg.update(vt)
+        return
+    for i, other in enumerate(cg.fills):
+        if other is vt:
+            del cg.fills[i]
+            vt.emit_fill(cg)
+            break
 
 
 _set_class = object.__dict__["__class__"].__set__

@@ -1,12 +1,10 @@
-"""Texts with parts that are known only when the program runs: addresses in the default `repr` of objects, numbers that vary, and the data
-of tensors.
+"""Texts with parts that are known only when the program runs: numbers that vary, and the data of tensors.
 
-Input: an object whose text is the default one, a number, a tensor, or pieces of text. Output: a constant where all parts are known, else
+Input: a number, a tensor, an object whose text is the default one, or pieces of text. Output: a constant where all parts are known, else
 `LateText`.
-Invariant: a `LateText` holds the objects themselves in the place of their addresses; generated code puts the text together, with the
-addresses that the objects have then, and no question whose answer may depend on an address is answered before. If the digits of a number
-turn out to decide something, the frame is analysed again with that number as a constant. Data of a tensor are those of the moment: if
-their text turns out to be needed, the graph ends before the instruction that asked for it.
+Invariant: if the digits of a number turn out to decide something, the frame is analysed again with that number as a constant. Data of a
+tensor are those of the moment: if their text turns out to be needed, the graph ends before the instruction that asked for it. The
+address of an object is known only if the object is a constant of the program; any other breaks the graph.
 Mirrors the uses of `PyUnicode_FromFormat("%p")` in `Objects/object.c`, `funcobject.c`, `classobject.c` and `genobject.c`.
 """
 
@@ -21,7 +19,7 @@ from dynamo_lite.exc import Restart, Unsupported, unsupported
 from dynamo_lite.guards import ir
 
 from .abstract import get_attr
-from .base import MISSING, VariableTracker, is_lazy
+from .base import MISSING, Plain, VariableTracker, is_lazy
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import generic_getattr
 
@@ -79,19 +77,13 @@ def number_text(tx: Frame, number: VariableTracker) -> VariableTracker:
 
 
 class LateText(VariableTracker):
-    """A str of which parts are not known yet. `parts` has texts, a `DataText` for data, a `NumberText` for a number, and for each address
-    its object."""
+    """A str of which parts are not known yet. `parts` has texts, a `DataText` for data, and a `NumberText` for a number."""
 
-    holds_weakly = True
-
-    def __init__(self, parts: list[Any]) -> None:
-        self.parts = parts
-
-    def python_type(self) -> type:
-        return str
+    cls = str
+    parts: list[Any] = Plain()
 
     def describe(self) -> str:
-        return "".join([part if type(part) is str else "…" if type(part) in _LATE else "0x…" for part in self.parts])
+        return "".join([part if type(part) is str else "…" for part in self.parts])
 
     def first(self, kind: type) -> Any:
         """The first part of a kind, or None."""
@@ -101,13 +93,10 @@ class LateText(VariableTracker):
         data = self.first(DataText)
         if data is not None:
             return unsupported("format", data.what)
-        if not any(isinstance(part, VariableTracker) for part in self.parts):
-            self.first(NumberText).needed()
-        return unsupported("object-identity", f"the address in {self.describe()}")
+        return self.first(NumberText).needed()
 
     def children(self) -> Any:
-        found = [part.number if type(part) is NumberText else part for part in self.parts]
-        return [part for part in found if isinstance(part, VariableTracker)]
+        return [part.number for part in self.parts if type(part) is NumberText]
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
@@ -136,31 +125,27 @@ class LateText(VariableTracker):
             return NOT_IMPLEMENTED
         if op not in ("==", "!="):
             return self.refuse(tx)
-        equal = self._equals(tx, other)
+        equal = self._equals(other)
         return self.refuse(tx) if equal is None else boolean(equal is (op == "=="))
 
-    def _equals(self, tx: Frame, other: VariableTracker) -> bool | None:
-        """Whether two texts are equal; None if that hangs on an address."""
+    def _equals(self, other: VariableTracker) -> bool | None:
+        """Whether two texts are equal; None if that is not known yet."""
         if isinstance(other, LateText):
-            return self._equals_late(tx, other)
+            return self._equals_late(other)
         if isinstance(other, ConstantVariable) and re.fullmatch(self._pattern(), other.value) is None:
             return False
         return None
 
-    def _equals_late(self, tx: Frame, other: LateText) -> bool | None:
+    def _equals_late(self, other: LateText) -> bool | None:
         for a, b in zip(self.parts, other.parts, strict=False):
-            if type(a) in _LATE or type(b) in _LATE:
+            if type(a) is not str or type(b) is not str:
                 return None
-            if type(a) is not str and type(b) is not str:
-                if not tx.tr.same_object(a, b):
-                    return False if tx.tr.is_reachable(a) and tx.tr.is_reachable(b) else None
-            elif a != b:
-                known = type(a) is str and type(b) is str and not a.startswith(b) and not b.startswith(a)
-                return False if known else None
-        return True if len(self.parts) == len(other.parts) else None
+            if a != b:
+                return None if a.startswith(b) or b.startswith(a) else False
+        return None
 
     def _pattern(self) -> str:
-        return "".join([re.escape(part) if type(part) is str else _pattern_of(part) for part in self.parts])
+        return "".join([re.escape(part) if type(part) is str else part.pattern for part in self.parts])
 
     def emit_new(self, cg: Codegen) -> None:
         data = self.first(DataText)
@@ -170,20 +155,10 @@ class LateText(VariableTracker):
             if type(part) is str:
                 cg.load_const(part)
             else:
-                is_number = type(part) is NumberText
-                cg.load_callable(repr if is_number else _address_of)
-                cg.load(part.number if is_number else part)
+                cg.load_callable(repr)
+                cg.load(part.number)
                 cg.asm.call(1)
         cg.asm.build_string(len(self.parts))
-
-
-def _pattern_of(part: Any) -> str:
-    """A pattern that the text of a part matches."""
-    return part.pattern if type(part) in _LATE else "0x[0-9a-f]+"
-
-
-def _address_of(obj: object) -> str:
-    return f"0x{id(obj):x}"
 
 
 def joined(tx: Frame, parts: Iterable[Any], separator: str = "") -> VariableTracker:
@@ -232,14 +207,19 @@ def unmarked(tx: Frame, text: str, marks: list[LateText]) -> VariableTracker:
     return joined(tx, [marks[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)])
 
 
-def address(tx: Frame, vt: VariableTracker) -> Any:
-    """The text of an object's address, or the object where that is not known before it runs."""
+def address(tx: Frame, vt: VariableTracker) -> str:
+    """The text of the address of an object that is a constant of the program. Breaks for any other."""
     value = vt.value
-    if value is not MISSING and not is_lazy(vt) and vt.source is not None and not tx.tr.is_new_class(value):
-        if vt.source.root.kind == ir.CONST:
-            tx.tr.guard(vt.source, ir.IS, value)
-            return f"0x{id(value):x}"
-    return vt
+    if (
+        value is MISSING
+        or is_lazy(vt)
+        or vt.source is None
+        or tx.tr.is_new_class(value)
+        or vt.source.root.kind != ir.CONST
+    ):
+        return unsupported("object-identity", f"the address of {vt.describe()}")
+    tx.tr.guard(vt.source, ir.IS, value)
+    return f"0x{id(value):x}"
 
 
 # -- the texts
@@ -256,18 +236,12 @@ def default_text(tx: Frame, vt: VariableTracker) -> VariableTracker:
     module, name = (get_attr(tx, cls, attribute) for attribute in ("__module__", "__qualname__"))
     known = isinstance(module, ConstantVariable) and type(module.value) is str and module.value != "builtins"
     prefix = [module, ".", name] if known else [get_attr(tx, cls, "__name__")]
-    return joined(tx, ["<", *prefix, " object at ", *address_part(tx, vt), ">"])
+    return joined(tx, ["<", *prefix, " object at ", address(tx, vt), ">"])
 
 
 def named_text(tx: Frame, kind: str, vt: VariableTracker) -> VariableTracker:
     """`<function f at 0x…>`, and the same of generators and coroutines."""
-    return joined(tx, [f"<{kind} ", get_attr(tx, vt, "__qualname__"), " at ", *address_part(tx, vt), ">"])
-
-
-def address_part(tx: Frame, vt: VariableTracker) -> list[Any]:
-    """The address of an object as a part of a text."""
-    known = address(tx, vt)
-    return [known] if type(known) is str else [LateText([vt])]
+    return joined(tx, [f"<{kind} ", get_attr(tx, vt, "__qualname__"), " at ", address(tx, vt), ">"])
 
 
 def _kind_of_generator(word: str) -> Any:
@@ -279,6 +253,5 @@ TEXTS: dict[Any, Any] = {
     types.FunctionType.__repr__: lambda tx, vt: named_text(tx, "function", vt),
     types.GeneratorType.__repr__: _kind_of_generator("generator"),
     types.CoroutineType.__repr__: _kind_of_generator("coroutine"),
-    types.AsyncGeneratorType.__repr__: _kind_of_generator("async_generator"),
 }
 """`__repr__` of a type whose instances are told by their address → (frame, object) -> its text."""

@@ -31,7 +31,7 @@ from dynamo_lite.isa.typeobject import (
 )
 
 from .abstract import message_name, type_name
-from .base import VariableTracker, is_lazy
+from .base import Plain, VariableTracker, is_lazy
 from .constant import ConstantVariable, is_none
 from .dispatch import method
 from .wrap import builds
@@ -196,12 +196,23 @@ def generic_setattr(tx: Frame, obj: VariableTracker, name: str, value: VariableT
     dictionary.mp_ass_subscript(tx, ConstantVariable(name), value)
 
 
+class PlainObject(VariableTracker):
+    """An object of a builtin type with the attributes, and the hash, of `object`."""
+
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
+        return generic_getattr(tx, self, name)
+
+    def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
+        generic_setattr(tx, self, name, value)
+
+    def tp_hash(self, tx: Frame) -> VariableTracker:
+        return tx.tr.identity_hash(self)
+
+
 class DescriptorVariable(VariableTracker):
     """A class attribute that is a C or builtin descriptor, known by identity."""
 
-    def __init__(self, value: Any, source: GuardNode | None = None) -> None:
-        self.value = value
-        self.source = source
+    value: Any = Plain()
 
     def python_type(self) -> type:
         return type(self.value)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite._eval_frame import program_recursion_limit
 from dynamo_lite.exc import NotConstant, unsupported
+from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import is_heap_type
 
 from .abstract import class_path, equal, get_attr, index, is_true, type_name
@@ -23,9 +24,12 @@ from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
 from .deferred_str import TEXTS, LateText, mark, unmarked
 from .descr import generic_getattr, generic_setattr
+from .dispatch import method
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
 MAX_SIZE = 1_000_000
@@ -41,19 +45,44 @@ class NativeVariable(VariableTracker):
     cls: type = object
     emits_subclasses = False  # `emit_new` makes instances of subclasses, too, with their state
 
-    def python_type(self) -> type:
-        return self.cls
-
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return method_or_attribute(tx, self, self.python_type(), name)
 
     def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         generic_setattr(tx, self, name, value)
 
+    @classmethod
+    def from_outside(cls, tr: Trace, value: object, source: GuardNode | None) -> Any:
+        """The model of a real object, by its type; its `Lazy` fields are read when first used. To be registered with `builds`."""
+        tr.guard(source, ir.TYPE_IS, type(value))
+        model = cls.__new__(cls)
+        model.load_from(tr, value, source)
+        return model
+
+    def load_from(self, tr: Trace, value: Any, source: GuardNode | None) -> None:
+        """Stand for the real `value`."""
+        self._tr, self.value, self.source = tr, value, source
+
     def changing(self, tx: Frame) -> None:
         """Announce a change of this object; called before the change."""
         if self.source is not None:
             tx.tr.mutating(self)
+
+
+def changes_in_place(*methods: Any) -> None:
+    """Register methods without arguments that do to the items of a model what they do to those of the real object: `list.reverse`."""
+    for descriptor in methods:
+        method(descriptor)(_in_place(descriptor.__name__))
+
+
+def _in_place(name: str) -> Callable[..., VariableTracker]:
+    def change(tx: Frame, self: Any, /) -> VariableTracker:
+        items = self.items
+        self.changing(tx)
+        getattr(items, name)()
+        return NONE
+
+    return change
 
 
 def method_or_attribute(tx: Frame, v: VariableTracker, cls: type, name: str) -> VariableTracker:
@@ -311,17 +340,3 @@ def emit_all(cg: Codegen, items: Iterable[VariableTracker]) -> int:
         cg.load(item)
         n += 1
     return n
-
-
-def load_filled(cg: Codegen, vt: VariableTracker) -> None:
-    """Push a container with the contents that it has at the end of the trace, be it new or changed: what is made from it
-    next looks at them."""
-    cg.load(vt)
-    if vt.mutated:
-        cg.update(vt)
-        return
-    for i, other in enumerate(cg.fills):
-        if other is vt:
-            del cg.fills[i]
-            vt.emit_fill(cg)
-            break

@@ -26,7 +26,7 @@ from dynamo_lite.variables.protocol.abstract import is_number
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor
-from dynamo_lite.variables.protocol.getargs import argument_error, fits
+from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.native import NativeVariable, host_index, same_or_equal
 from dynamo_lite.variables.protocol.wrap import BUILDERS, SUBCLASS_BUILDERS, builds
 
@@ -165,10 +165,7 @@ def _filled_by(
 
     def make(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         if not fits(function, 1 + len(args), kwargs):
-            mismatch = argument_error(real, [cls, *args], kwargs)
-            return (
-                unsupported("arguments-mismatch", real.__qualname__) if mismatch is None else tx.raises_like(mismatch)
-            )
+            return unsupported("arguments-mismatch", real.__qualname__)
         made = model()
         tx.call(tx.tr.build_constant_object(function), [made.state, *args], kwargs)
         return made

@@ -83,7 +83,7 @@ for _model, _types in {
     NATIVE_MODELS.update(dict.fromkeys(_types, _model))
 
 
-@builtin(list.__new__, dict.__new__, set.__new__, bytearray.__new__, collections.deque.__new__)
+@builtin(list.__new__, dict.__new__, set.__new__, collections.deque.__new__)
 def native_new(
     tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
