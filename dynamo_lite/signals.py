@@ -95,6 +95,7 @@ def is_lack_of_memory(error: BaseException) -> bool:
     return (
         isinstance(error, MemoryError)
         or _has_overlooked_lack_of_memory(error)
+        or (type(error) is RuntimeError and str(error) == _NO_LOCK)
         or (sys.version_info < (3, 12) and type(error) is SystemError and str(error).endswith(_FORGOTTEN))
     )
 
@@ -104,6 +105,7 @@ def _has_overlooked_lack_of_memory(error: BaseException) -> bool:
     return type(error) is SystemError and isinstance(CAUSE.__get__(error), MemoryError)
 
 
+_NO_LOCK = "can't allocate lock"  # `_thread.allocate_lock()` without memory
 _FORGOTTEN = ("error return without exception set", " returned NULL without setting an exception")
 
 

@@ -21,6 +21,7 @@ import dynamo_lite
 from dynamo_lite import _eval_frame
 from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
+from dynamo_lite.signals import is_lack_of_memory
 from dynamo_lite.testing import CompileCounter
 from tests.helpers import processes
 
@@ -483,3 +484,9 @@ def test_allocations_that_fail(first):
     text = SHORT_OF_MEMORY.replace("PLACES", f"range({first} * 7, 2500, 28)")
     done = processes.run(["-X", "faulthandler", "-c", text])
     assert done.returncode == 0, done.stderr
+
+
+def test_a_lock_that_cannot_be_allocated_is_a_lack_of_memory():
+    """`_thread.allocate_lock` says so in its own way."""
+    assert is_lack_of_memory(RuntimeError("can't allocate lock"))
+    assert not is_lack_of_memory(RuntimeError("can't allocate"))
