@@ -105,7 +105,7 @@ INSPECTORS = {
     },
     "report/check.py": {"isa.LiftError"},
     "report/support.py": {
-        "isa.typeobject", "polyfills.find_polyfill", "variables.register_models", "variables.objects.subclass",
+        "isa.typeobject", "polyfills.registry.STAND_INS", "polyfills.registry.find_polyfill", "variables.register_models", "variables.objects.subclass",
         "variables.protocol.dispatch", "variables.protocol.slots", "variables.protocol.trace_rules",
     },
     "report/valid_sizes.py": {

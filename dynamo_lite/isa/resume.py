@@ -123,10 +123,11 @@ def hold_frame(holder: FrameHolder | FrameHolderReference) -> FrameHolderReferen
     return known
 
 
-def holder_of(reference: FrameHolderReference | None) -> FrameHolder:
-    """The holder that a frame has, as long as there is a traceback for it; a new one otherwise."""
-    known = reference.reference() if reference is not None else None
-    return known if known is not None else FrameHolder()
+def holder_of(known: FrameHolder | FrameHolderReference | None) -> FrameHolder:
+    """The holder that a frame has, as long as there is a traceback for it; a new one otherwise. A continuation that is captured has the
+    holder itself, as `hold_frame` does nothing there."""
+    found = known.reference() if type(known) is FrameHolderReference else known
+    return found if found is not None else FrameHolder()
 
 
 def original_name(qualname: str) -> str:

@@ -282,6 +282,16 @@ def keeps_two_exceptions(kept):
     return 1
 
 
+def breaks_for_each_exception(kept):
+    for i in range(3):
+        try:
+            {}[i]
+        except KeyError as error:
+            kept.append(error)
+            Finalized.dead.append(str(error))
+    o = Finalized(1)  # noqa: F841
+
+
 def drops_the_exception(kept):
     try:
         {}["k"]
@@ -324,6 +334,7 @@ def moments_of_death(function, clears):
         leaves_in_a_cell,
         keeps_the_exception,
         keeps_two_exceptions,
+        breaks_for_each_exception,
         drops_the_exception,
     ],
 )

@@ -320,7 +320,6 @@ ITERTOOLS = """
     list(itertools.chain.from_iterable(5))
     list(itertools.islice(xs, 2)), list(itertools.islice(xs, 1, None)), list(itertools.islice(xs, 0, 9, 2))
     list(itertools.islice("abc", None)), list(itertools.islice(xs, 0))
-    itertools.islice(xs)
     it = iter(xs); list(itertools.islice(it, 1)); return list(it)
     it = iter(xs); list(itertools.islice(it, 1, 2)); return list(it)
     s = itertools.islice(xs, 0, 3, 2); next(s); return s

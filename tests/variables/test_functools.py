@@ -112,6 +112,46 @@ class TestFunctools:
         same(program)
 
 
+class Area:
+    def __init__(self, sides):
+        self.sides, self.asked = sides, 0
+
+    @functools.cached_property
+    def area(self):
+        self.asked += 1
+        return self.sides[0] * self.sides[1]
+
+    nothing = functools.cached_property(lambda self: 1 // 0)
+
+
+def test_cached_properties():
+    class WithSlots:
+        __slots__ = ()
+        area = Area.area
+
+    def program(outside):
+        inside = Area((2, 3))
+        values = inside.area, inside.area, inside.asked, vars(inside), outside.area, outside.area, outside.asked
+        try:
+            inside.nothing
+        except ZeroDivisionError as error:
+            return values, str(error), "nothing" in vars(inside), Area.area is Area.__dict__["area"]
+
+    expected = program(Area((4, 5)))
+    compiled = captured(program)
+    outside = Area((4, 5))
+    assert compiled(outside) == expected and vars(outside) == {"sides": (4, 5), "asked": 1, "area": 20}
+    assert compiled(outside) == expected
+
+    def error(value):
+        try:
+            return value.area
+        except TypeError as error:
+            return str(error)
+
+    assert captured(error)(WithSlots()) == error(WithSlots()) != ""
+
+
 def test_the_error_of_reduce_has_no_context():
     def program():
         try:

@@ -129,6 +129,7 @@ def test_arguments_that_do_not_fit():
         next()
         iter()
         itertools.islice()
+        itertools.islice([1])
         """,
         fullgraph=False,
     )

@@ -450,8 +450,9 @@ class OpaqueIterator(IteratorVariable):
         super().tp_setattro(tx, name, value)
 
     def _refuse_attributes(self, name: str) -> None:
-        if is_heap_type(self.cls):  # an instance of a class of the program, which has a `__dict__`
-            unsupported("attribute-of-unknown-object", f"{self.cls.__name__}.{name}")
+        cls = type(self.value)
+        if is_heap_type(cls):  # an instance of a class of the program, which has a `__dict__`
+            unsupported("attribute-of-unknown-object", f"{cls.__name__}.{name}")
 
     def refuses(self, method: Any) -> bool:
         return method.__name__ not in ("__iter__", "__next__")
