@@ -67,7 +67,7 @@ class OperatorCalls:
         self.leaves = passes.leaves
         self.on_write = [passes[i] for i in ON_WRITE]
         self.on_node = [passes[i] for i in ON_NODE]
-        self.cut = builder.tr.analysis.cut  # the node before which the graph has to end, and why
+        self.cut = builder.tr.facts.cut  # the node before which the graph has to end, and why
         self.written: list[TensorValue] = []
 
     def call(

@@ -71,7 +71,7 @@ class AwaitableVariable(VariableTracker):
         raise NotImplementedError(type(self).__name__)
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
     def children(self) -> Any:
         return (self.target,)

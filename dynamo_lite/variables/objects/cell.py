@@ -66,7 +66,7 @@ class CellVariable(VariableTracker):
 
     def set(self, tx: Frame, content: VariableTracker | None) -> None:
         """Store a tracker; None empties the cell."""
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         self.content = content
 
     def children(self) -> Any:

@@ -170,11 +170,11 @@ class FunctionVariable(VariableTracker):
         """Store an attribute that C keeps in the function object."""
         if "__annotate__" in self.made and name == "__annotations__":
             del self.made["__annotate__"]
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         self.made[name] = value
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
     # -- codegen
 
@@ -338,7 +338,7 @@ def build_function(tr: Trace, value: types.FunctionType, source: GuardNode | Non
         node = tr.source(source, ir.FUNC_CLOSURE, None)
         closure = [tr.wrap(cell, tr.source(node, ir.INDEX, i)) for i, cell in enumerate(value.__closure__)]
     # The globals of a function can't be replaced; other functions with the same code may have others.
-    namespace = tr.namespace_of(value)
+    namespace = tr.heap.namespace_of(value)
     if source.kind != ir.CONST:
         tr.guard(tr.source(source, ir.ATTR, "__globals__"), ir.IS, value.__globals__)
     return FunctionVariable(value.__code__, namespace, closure, value, source)
@@ -408,11 +408,11 @@ class MethodVariable(VariableTracker):
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if op not in ("==", "!=") or not isinstance(other, MethodVariable):
             return ConstantVariable(NotImplemented)
-        same = tx.tr.same_object(self.self, other.self) and tx.tr.same_object(self.function, other.function)
+        same = tx.tr.heap.same_object(self.self, other.self) and tx.tr.heap.same_object(self.function, other.function)
         return ConstantVariable(same is (op == "=="))
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
     def children(self) -> Any:
         return (self.function, self.self)

@@ -51,7 +51,7 @@ class TracebackVariable(VariableTracker):
         generic_setattr(tx, self, name, value)
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
     def children(self) -> Any:
         holder = self.frame.holder
@@ -136,7 +136,7 @@ class SourcedTracebackVariable(VariableTracker):
         return generic_getattr(tx, self, name)
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
     def emit_update(self, cg: Codegen) -> None:
         cg.load_callable(traceback.clear_frames)
@@ -197,7 +197,7 @@ def clear_frames(tx: Frame, tb: VariableTracker) -> None:
     while isinstance(tb, TracebackVariable):
         tb = tb.next
     if isinstance(tb, SourcedTracebackVariable):
-        tx.tr.mutating(tb)
+        tx.tr.effects.mutating(tb)
 
 
 def is_traceback(v: VariableTracker) -> bool:

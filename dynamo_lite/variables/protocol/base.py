@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import ArgumentRead, NotConstant
+from dynamo_lite.exc import NotConstant, ReadArguments, Restart
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
+    from dynamo_lite.variables.objects.exception_instance import ExceptionVariable
 
 
 class _Missing:
@@ -61,7 +62,7 @@ class ObservedException(Exception):
     Attributes: `exc`, the tracker of the exception instance.
     """
 
-    def __init__(self, exc: VariableTracker) -> None:
+    def __init__(self, exc: ExceptionVariable) -> None:
         super().__init__(exc)
         self.exc = exc
 
@@ -238,7 +239,7 @@ class LazyVariable:
 
     def _realize(self) -> type:
         if UNREAD in self.__dict__:
-            raise ArgumentRead("an argument was looked at without being read from its variable")
+            raise Restart("an argument was looked at without being read from its variable", fact=ReadArguments())
         if "_lazy" not in self.__dict__:
             # Searches for leaks call `isinstance` on all objects of the garbage collector, those of a finished run included.
             raise AttributeError("the run that this value belonged to is over")
@@ -266,7 +267,7 @@ class LazyVariable:
 
 UNREAD = "_unread"
 """In the dictionary of a lazy value: an argument that the frame has not read so far. Another variable may hold the same object, and its
-model; this one becomes that model when the variable is read (`Trace.read_argument`)."""
+model; this one becomes that model when the variable is read (`Root.read_argument`)."""
 
 
 def real_object(vt: VariableTracker) -> Any:

@@ -17,7 +17,7 @@ import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dynamo_lite.exc import Restart, Unsupported, unsupported
+from dynamo_lite.exc import Restart, TextIsRead, Unsupported, unsupported
 from dynamo_lite.guards import ir
 
 from .abstract import get_attr
@@ -37,8 +37,8 @@ class DataText:
 
     def __init__(self, tx: Frame, tensor: VariableTracker) -> None:
         self.what = tensor.describe()
-        self.step = tx.tr.failing_step()
-        self.user_stack = tx.tr.user_stack()
+        self.step = tx.tr.thread.failing_step()
+        self.user_stack = tx.tr.thread.user_stack()
 
     def needed(self) -> NoReturn:
         """Break where the text was asked for."""
@@ -54,12 +54,10 @@ class NumberText:
         self.number = number
         self.pattern = "-?[0-9]+" if number.python_type() is int else "[-+.0-9einfa]+"
         self.place = _place(tx)
-        self.learned = tx.tr.analysis.numbers_in_texts
 
     def needed(self) -> NoReturn:
         """Have the number made a constant where its text was asked for."""
-        self.learned.add(self.place)
-        raise Restart(f"the text of {self.number.describe()} decides something")
+        raise Restart(f"the text of {self.number.describe()} decides something", fact=TextIsRead(self.place))
 
 
 _LATE = (DataText, NumberText)
@@ -67,13 +65,13 @@ _LATE = (DataText, NumberText)
 
 def _place(tx: Frame) -> tuple[int, int]:
     """The instruction that is being followed."""
-    frame = tx.tr.frame
+    frame = tx.tr.thread.frame
     return id(frame.code), frame.cur
 
 
 def number_text(tx: Frame, number: VariableTracker) -> VariableTracker:
     """The text of a symbolic number. What one instruction makes texts of is a constant there if one of them was needed before."""
-    if number.python_type() is bool or tx.tr.frame is None or _place(tx) in tx.tr.analysis.numbers_in_texts:
+    if number.python_type() is bool or tx.tr.thread.frame is None or _place(tx) in tx.tr.facts.numbers_in_texts:
         return ConstantVariable(repr(number.as_python_constant()))
     return LateText([NumberText(tx, number)])
 
@@ -152,8 +150,8 @@ class LateText(VariableTracker):
             if type(a) in _LATE or type(b) in _LATE:
                 return None
             if type(a) is not str and type(b) is not str:
-                if not tx.tr.same_object(a, b):
-                    return False if tx.tr.is_reachable(a) and tx.tr.is_reachable(b) else None
+                if not tx.tr.heap.same_object(a, b):
+                    return False if tx.tr.lifetimes.is_reachable(a) and tx.tr.lifetimes.is_reachable(b) else None
             elif a != b:
                 known = type(a) is str and type(b) is str and not a.startswith(b) and not b.startswith(a)
                 return False if known else None
@@ -235,7 +233,7 @@ def unmarked(tx: Frame, text: str, marks: list[LateText]) -> VariableTracker:
 def address(tx: Frame, vt: VariableTracker) -> Any:
     """The text of an object's address, or the object where that is not known before it runs."""
     value = vt.value
-    if value is not MISSING and not is_lazy(vt) and vt.source is not None and not tx.tr.is_new_class(value):
+    if value is not MISSING and not is_lazy(vt) and vt.source is not None and not tx.tr.classes.is_new(value):
         if vt.source.root.kind == ir.CONST:
             tx.tr.guard(vt.source, ir.IS, value)
             return f"0x{id(value):x}"

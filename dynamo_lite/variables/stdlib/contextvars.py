@@ -178,8 +178,8 @@ def context_var_get(tx: Frame, self: ContextVarVariable, default: VariableTracke
 def context_var_set(tx: Frame, self: ContextVarVariable, value: VariableTracker, /) -> VariableTracker:
     token = TokenVariable(self, self.current(tx), value)
     token.saved = Unsupported("call-c-function", "ContextVar.set, whose token is not used as usual")
-    token.saved.break_step, token.saved.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
-    tx.tr.mutating(self)
+    token.saved.break_step, token.saved.user_stack = tx.tr.thread.failing_step(), tx.tr.thread.user_stack()
+    tx.tr.effects.mutating(self)
     self.effects.append(token)
     self.now = value
     return token
@@ -190,8 +190,8 @@ def context_var_reset(tx: Frame, self: ContextVarVariable, token: VariableTracke
     if not isinstance(token, TokenVariable) or token.var is not self or token.is_used:
         return unsupported("uncaught-exception", "ContextVar.reset")  # the error's text has addresses
     if token.source is not None:
-        tx.tr.mutating(token)
-    tx.tr.mutating(self)
+        tx.tr.effects.mutating(token)
+    tx.tr.effects.mutating(self)
     if self.effects[-1:] == [token]:
         self.effects.pop()
     elif token.source is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import Restart, unsupported
+from dynamo_lite.exc import GarbageCollected, Restart, unsupported
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HAVE_GC, flags
 from dynamo_lite.variables.builtin.dict import DictVariable
@@ -51,10 +51,9 @@ def gc_collect(tx: Frame, generation: VariableTracker | None = None) -> Variable
         return tx.raises(ValueError, "invalid generation")
     if tx.lifted.instrs[tx.ip].op is not Op.POP_TOP or not tr.graph.is_empty or _may_have_made_garbage(tx):
         return unsupported("call-c-function", "gc.collect() in the middle of what it could collect")
-    if not tr.analysis.collected:
-        tr.analysis.collected = True
+    if not tr.facts.collected:
         gc.collect(wanted)  # what finalizers do now is there when the frame is followed
-        raise Restart("garbage is collected first")
+        raise Restart("garbage is collected first", fact=GarbageCollected())
     tr.guards.global_state(lambda: gc.collect(wanted) >= 0, "garbage is collected first")
     return CollectedVariable()
 
@@ -62,14 +61,14 @@ def gc_collect(tx: Frame, generation: VariableTracker | None = None) -> Variable
 def _may_have_made_garbage(tx: Frame) -> bool:
     """Whether the frame has let go of objects whose end could be noticed. New ones with finalizers or callbacks break by themselves."""
     tr = tx.tr
-    if tr.mutations or tr.new_classes:  # which their bases know of
+    if tr.effects.mutations or tr.classes.new:  # which their bases know of
         return True
-    referents = [vt.target for table in (tr.references, tr.proxies) for vt in table.values()]
+    referents = [vt.target for table in (tr.lifetimes.references, tr.lifetimes.proxies) for vt in table.values()]
     if not all(is_alive(tx, target) for target in referents):
         return True
     return not all(
         vt is None or type(_value(vt)) in ATOMIC_TYPES or still_held(tx, slot, vt)
-        for slot, vt in enumerate(tr.arguments)
+        for slot, vt in enumerate(tr.root.arguments)
     )
 
 

@@ -143,7 +143,7 @@ def builtin_print(
     file: VariableTracker = NONE,
     flush: VariableTracker = NONE,
 ) -> VariableTracker:
-    target = tx.tr.namespace(sys.__dict__).load(tx, "stdout") if is_none(file) else file
+    target = tx.tr.heap.namespace(sys.__dict__).load(tx, "stdout") if is_none(file) else file
     if target is None or target.source is not None or not (isinstance(target, MemoryFileVariable) or target.can_stand):
         return unsupported("call-print", "print()")
     for name, v in (("sep", sep), ("end", end)):

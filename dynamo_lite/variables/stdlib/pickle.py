@@ -130,7 +130,7 @@ class Copier:
 
     def _instance(self, vt: VariableTracker) -> Any:
         cls = vt.python_type()
-        if self.tx.tr.is_new_class(cls) or cls in copyreg.dispatch_table:
+        if self.tx.tr.classes.is_new(cls) or cls in copyreg.dispatch_table:
             unsupported("call-c-function", f"pickling of {vt.describe()}")
         if not is_plain(cls):
             return self._reduced(vt)

@@ -180,7 +180,7 @@ def _namespace(tx: Frame, globals_: VariableTracker) -> Any:
         if globals_.value is MISSING or globals_.mutated:
             return _with_builtins(globals_, own)
         tx.tr.guard(globals_.source, ir.IS, globals_.value)
-        return tx.tr.namespace(globals_.value)
+        return tx.tr.heap.namespace(globals_.value)
     builtins = tx.globals if tx.globals.builtins is None else tx.globals.builtins
     globals_.store(tx, "__builtins__", tx.tr.build_constant_object(builtins.value))
     globals_.namespace = made = DictNamespace(globals_, builtins)

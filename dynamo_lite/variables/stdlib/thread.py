@@ -54,13 +54,13 @@ class LockVariable(NativeVariable):
         """Have generated code take it."""
         tr = tx.tr
         self.saved = Unsupported("call-c-function", f"a lock from outside: {self.describe()}")
-        self.saved.break_step, self.saved.user_stack = tr.failing_step(), tr.user_stack()
-        if self in tr.locks:
+        self.saved.break_step, self.saved.user_stack = tr.thread.failing_step(), tr.thread.user_stack()
+        if self in tr.effects.locks:
             return
-        if not all(lock.count for lock in tr.locks):
+        if not all(lock.count for lock in tr.effects.locks):
             raise self.saved
-        tr.locks.append(self)
-        tr.process_bound = "a lock"
+        tr.effects.locks.append(self)
+        tr.heap.process_bound = "a lock"
 
     def require_known(self) -> None:
         """Raise `Unsupported` if somebody else may hold it."""
