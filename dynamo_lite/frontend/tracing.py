@@ -37,7 +37,7 @@ from dynamo_lite.variables.protocol.markers import apply_marks
 from dynamo_lite.variables.protocol.wrap import find_builder
 
 from .budget import Budget
-from .classes import Classes
+from .class_table import Classes
 from .effects import SideEffects
 from .facts import Facts
 from .heap import Heap
