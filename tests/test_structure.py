@@ -93,7 +93,7 @@ INTERFACE = {
 
 INSPECTORS = {
     "report/debug.py": {
-        "frontend.convert.Analysis", "guards.mirror.mirror_source", "interp.frame", "variables.objects.cell.CellVariable",
+        "frontend.analysis.Analysis", "guards.mirror.mirror_source", "interp.frame", "variables.objects.cell.CellVariable",
         "variables.protocol.base.MISSING", "variables.protocol.trace_rules",
     },
     "report/export.py": {
