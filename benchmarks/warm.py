@@ -62,9 +62,9 @@ def measure(engine: str, model: str, backend: str, clock: str) -> dict[str, floa
 
 def _watch(now: Callable[[], float]) -> list[float]:
     """From now on: how long each frame takes without its backend."""
-    from dynamo_lite.frontend import convert
+    from dynamo_lite.frontend import analysis, convert
 
-    compile_frame, compile_graph = convert.Region._compile, convert.Analysis.compile_graph
+    compile_frame, compile_graph = convert.Region._compile, analysis.Analysis.compile_graph
     seconds: list[float] = []
 
     def frame(*args: Any) -> Any:
@@ -82,7 +82,7 @@ def _watch(now: Callable[[], float]) -> list[float]:
         finally:
             seconds.append(started - now())
 
-    convert.Region._compile, convert.Analysis.compile_graph = frame, graph
+    convert.Region._compile, analysis.Analysis.compile_graph = frame, graph
     return seconds
 
 

@@ -61,7 +61,6 @@ class Settings:
             self.compiler(),
             fullgraph=self.fullgraph,
             dynamic=self.dynamic,
-            name=self.name,
             recompile_limit=self.recompile_limit,
         )
         region.settings = self
@@ -84,7 +83,7 @@ class Settings:
                 if share is None:
                     share = _shares[key] = _Share(self.new_region())
                 table[self] = share
-                share.region.serve(owner)
+                share.region.limits.serve(owner)
             return share.region
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import enum
 import linecache
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 TRACEBACK = BaseException.__dict__["__traceback__"]
@@ -657,19 +658,76 @@ def _shorten(text: str, limit: int = 200) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-class Restart(TorchDynamoException):
-    """The analysis of a frame has to start again with the facts that were learned. Never leaves `convert`."""
+@dataclass(frozen=True)
+class Fact:
+    """What a run of an analysis has found out for the next run. `frontend/facts.py` adds them up."""
 
-    def __init__(self, *args: Any, restart_reason: str | None = None) -> None:
+
+@dataclass(frozen=True)
+class BreakAt(Fact):
+    """The run has to break before this step. `open_ranges`: the steps at which the loops began that are under way there."""
+
+    step: int
+    reason: Unsupported
+    open_ranges: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class EndGraphBefore(Fact):
+    """The graph has to end before the node of this name."""
+
+    node: str
+    reason: Unsupported
+
+
+@dataclass(frozen=True)
+class FollowHook(Fact):
+    """A hook that is registered at this step is no body in the graph: the backward pass follows it."""
+
+    step: int
+    reason: Unsupported
+
+
+@dataclass(frozen=True)
+class TextIsRead(Fact):
+    """The text that this instruction (id of its code object, index) makes of a number decides something: the number is a constant there."""
+
+    place: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class NumbersSeen(Fact):
+    """What `Trace.dynamic_hints` has to say of these access paths, for later calls too."""
+
+    hints: Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class ReadArguments(Fact):
+    """Arguments that are one object have one model from the start."""
+
+
+@dataclass(frozen=True)
+class AskClassesByNode(Fact):
+    """Single nodes of the graph ask classes of tensors about torch functions: they are told apart from the others."""
+
+
+@dataclass(frozen=True)
+class StateChanged(Fact):
+    """The analysis has changed the program's state, by an import for example: a guard failed on the values that it was made from."""
+
+
+class Restart(TorchDynamoException):
+    """The analysis of a frame has to start again with what was learned: `fact`, or what the region remembers by now. Never leaves
+    `frontend`."""
+
+    def __init__(self, *args: Any, fact: Fact | None = None, restart_reason: str | None = None) -> None:
         super().__init__(*args)
+        self.fact = fact
         self.restart_reason = restart_reason
 
 
 RestartAnalysis = Restart
-
-
-class ArgumentRead(Restart):
-    """Arguments that are one object have to have one model from the start."""
 
 
 class SkipFrame(TorchDynamoException):

@@ -42,13 +42,20 @@ class MissedGuard(Protocol):
     the check, None for a relation and for a missing value. For decisions: `paths`, the steps that lead to the values that the guard checks,
     and `bounds`, the name of a number with the smallest and the largest one allowed, if the guard says just that."""
 
-    path: str
-    user_line: tuple[str, int] | None
-    expected: str
-    found: str
-    kind: int | None
-    paths: tuple[tuple[tuple[int, Any], ...], ...]
-    bounds: tuple[str, int | None, int | None] | None
+    @property
+    def path(self) -> str: ...
+    @property
+    def user_line(self) -> tuple[str, int] | None: ...
+    @property
+    def expected(self) -> str: ...
+    @property
+    def found(self) -> str: ...
+    @property
+    def kind(self) -> int | None: ...
+    @property
+    def paths(self) -> tuple[tuple[tuple[int, Any], ...], ...]: ...
+    @property
+    def bounds(self) -> tuple[str, int | None, int | None] | None: ...
 
 
 class GuardText(Protocol):
@@ -167,7 +174,7 @@ class Miss(NamedTuple):
     """Why an earlier version did not fit: its number, and each of its guards that failed, in the user's terms."""
 
     entry_index: int
-    failures: list[MissedGuard]
+    failures: Sequence[MissedGuard]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.failures)) or "no guard of a compiled version fails now"

@@ -19,7 +19,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite import _eval_frame
-from dynamo_lite.frontend import convert
+from dynamo_lite.frontend import analysis, convert
 from dynamo_lite.record import log
 from dynamo_lite.signals import is_lack_of_memory
 from dynamo_lite.testing import CompileCounter
@@ -126,7 +126,7 @@ INSIDE = [
     pytest.param("dynamo_lite.variables.protocol.abstract", "call", id="interpretation"),
     pytest.param("dynamo_lite.graph.torch_runtime", "call_backend", id="before-the-backend"),
     pytest.param("torch._ops.OpOverload", "__call__", id="inside-an-operator"),
-    pytest.param("dynamo_lite.frontend.convert.Analysis", "_learn", id="after-a-break"),
+    pytest.param("dynamo_lite.frontend.analysis.Analysis", "_learn", id="after-a-break"),
 ]
 
 
@@ -170,7 +170,7 @@ def test_a_signal_handler_that_returns_or_installs_another_one(alarm, monkeypatc
     signal.siginterrupt(signal.SIGALRM, False)
     compiled = dynamo_lite.compile(double, backend="eager")
     with monkeypatch.context() as patch:
-        raise_signal_in(patch, convert.Analysis, "_commit")
+        raise_signal_in(patch, analysis.Analysis, "_commit")
         assert torch.equal(compiled(X), X * 2)
     assert seen == ["once"] and signal.getsignal(signal.SIGALRM) is later
 
@@ -182,7 +182,7 @@ def test_what_another_thread_has_had_raised_reaches_the_program(monkeypatch, cap
     )
     compiled = dynamo_lite.compile(double, backend="eager")
     with monkeypatch.context() as patch:
-        patch.setattr(convert.kept, "is_on", set_exception)
+        patch.setattr(analysis.kept, "is_on", set_exception)
         with pytest.raises(TimeOut):
             compiled(X)
     assert not said(caplog)
@@ -210,7 +210,7 @@ def test_lack_of_memory_during_an_analysis_is_left_to_eager_execution(monkeypatc
 
     compiled = dynamo_lite.compile(double, backend="eager")
     with monkeypatch.context() as patch:
-        patch.setattr(convert.Analysis, "_capture", out_of_memory)
+        patch.setattr(analysis.Analysis, "_capture", out_of_memory)
         assert torch.equal(compiled(X), X * 2)
     assert not said(caplog) and not compiled.cache.entries
     compiled(X)
@@ -231,7 +231,7 @@ def test_internal_error_runs_eagerly_and_is_logged_once(monkeypatch, caplog):
     def broken(self, result):
         raise ZeroDivisionError("a bug of ours")
 
-    monkeypatch.setattr(convert.Codegen, "finish", broken)
+    monkeypatch.setattr(analysis.Codegen, "finish", broken)
     compiled = dynamo_lite.compile(double, backend="eager", isolate_recompiles=True)
     with caplog.at_level(logging.WARNING, "dynamo_lite"):
         for _ in range(3):

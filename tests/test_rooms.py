@@ -11,17 +11,17 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 3_650,
+    ".": 3_700,
     "backends": 3_500,
     "dynamism": 1_000,
-    "frontend": 3_300,
+    "frontend": 3_800,
     "graph": 2_150,
     "graph/core": 5_650,
     "graph/inputs": 750,
     "graph/passes": 2_300,
     "graph/shapes": 2_850,
     "guards": 2_000,
-    "interp": 1_650,
+    "interp": 1_700,
     "isa": 2_900,
     "polyfills": 1_650,
     "report": 4_100,
@@ -31,14 +31,14 @@ MOST_LINES = {
     "variables/builtin": 5_450,
     "variables/generators": 950,
     "variables/objects": 5_450,
-    "variables/protocol": 3_450,
+    "variables/protocol": 3_400,
     "variables/stdlib": 2_150,
     "variables/torch": 5_950,
     "variables/torch/autograd": 1_950,
     "variables/torch/higher_order": 1_600,
     "variables/torch/numpy": 1_600,
     "variables/torch/subclasses": 650,
-    "warm_cache": 1_700,
+    "warm_cache": 1_750,
 }
 """Lines of Python that a room may have, tests not counted. Who needs more says why in the commit that changes the number here."""
 

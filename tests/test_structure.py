@@ -93,7 +93,7 @@ INTERFACE = {
 
 INSPECTORS = {
     "report/debug.py": {
-        "frontend.convert.Analysis", "guards.mirror.mirror_source", "interp.frame", "variables.objects.cell.CellVariable",
+        "frontend.analysis.Analysis", "guards.mirror.mirror_source", "interp.frame", "variables.objects.cell.CellVariable",
         "variables.protocol.base.MISSING", "variables.protocol.trace_rules",
     },
     "report/export.py": {
@@ -105,7 +105,8 @@ INSPECTORS = {
     },
     "report/check.py": {"isa.LiftError"},
     "report/support.py": {
-        "isa.typeobject", "polyfills.registry.STAND_INS", "polyfills.registry.find_polyfill", "variables.register_models", "variables.objects.subclass",
+        "isa.typeobject", "polyfills.registry.STAND_INS", "polyfills.registry.find_polyfill",
+        "variables.register_models", "variables.objects.subclass",
         "variables.protocol.dispatch", "variables.protocol.slots", "variables.protocol.trace_rules",
     },
     "report/valid_sizes.py": {

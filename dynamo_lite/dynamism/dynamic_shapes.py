@@ -40,7 +40,7 @@ def dynamic_dims(
 
     Sizes that are no ints are none of them: they are symbolic anyway. `of_buffer`: whether it is a buffer, or part of one.
     """
-    wanted = tr.region.dynamic
+    wanted = tr.dynamic
     if is_parameter and config.force_parameter_static_shapes:
         return NONE
     marked = tensor.__dict__
@@ -85,7 +85,7 @@ _DYNAMIC_MARKS = (DYNAMIC, WEAK_DYNAMIC, PROPAGATED_DYNAMIC)
 
 def _is_dynamic_at_once(tr: Trace) -> bool:
     """Whether sizes and ints are symbolic from the first compilation on."""
-    wanted = tr.region.dynamic
+    wanted = tr.dynamic
     return bool(wanted) or (wanted is None and not config.assume_static_by_default)
 
 
@@ -102,7 +102,7 @@ def automatic_unbacked_dims(tr: Trace, tensor: Any, source: GuardNode, is_parame
     if config.automatic_dynamic_shapes_mark_as != "unbacked":
         raise ValueError(f"invalid automatic_dynamic_shapes_mark_as: {config.automatic_dynamic_shapes_mark_as!r}")
     fixed = is_parameter and config.force_parameter_static_shapes
-    if fixed or tr.region.dynamic is not None or not config.automatic_dynamic_shapes or is_buffer(source):
+    if fixed or tr.dynamic is not None or not config.automatic_dynamic_shapes or is_buffer(source):
         return NONE
     sizes = tuple([n if type(n) is int else None for n in tensor.shape])
     marked = tensor.__dict__
@@ -134,7 +134,7 @@ def symbolic_strides(
     or sizes of the tensor are symbolic (`has_symbols`). Strides 0 and 1 are constants: an expanded dimension, and elements side by side,
     are treated differently from others.
     """
-    if tr.region.dynamic is False or not (config.automatic_dynamic_strides and config.automatic_dynamic_shapes):
+    if tr.dynamic is False or not (config.automatic_dynamic_strides and config.automatic_dynamic_shapes):
         return NONE
     hints, path = tr.dynamic_hints, source.steps
     key = STRIDES, path
@@ -188,7 +188,7 @@ def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
         return False
     if _is_counted(tr, source):
         return True
-    if tr.region.dynamic is False or not may_vary(tr, source) or tr.dynamic_hints.get((NUMBER, source.steps)) is FIXED:
+    if tr.dynamic is False or not may_vary(tr, source) or tr.dynamic_hints.get((NUMBER, source.steps)) is FIXED:
         return False
     if _is_dynamic_at_once(tr):
         return True
@@ -209,7 +209,7 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
         return False
     if _is_counted(tr, source):
         return True
-    if tr.region.dynamic is False or not may_vary(tr, source):
+    if tr.dynamic is False or not may_vary(tr, source):
         return False
     hints = tr.dynamic_hints
     key = NUMBER, source.steps
@@ -225,7 +225,7 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
 def take_for_data(tr: Trace, source: GuardNode) -> None:
     """A number at this access path varies from the first compilation on, as the data of tensors does: a scalar of numpy's is rarely a
     setting of a program."""
-    if tr.region.dynamic is not False and config.automatic_dynamic_shapes and may_vary(tr, source):
+    if tr.dynamic is not False and config.automatic_dynamic_shapes and may_vary(tr, source):
         tr.dynamic_hints.setdefault((NUMBER, source.steps), None)
 
 

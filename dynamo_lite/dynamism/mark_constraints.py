@@ -55,7 +55,7 @@ def name_of(dim: int, path: str) -> str:
 def spoken(source: GuardNode, tr: Trace) -> str:
     """An access path in the words of the user."""
     path = source.path
-    return spoken_path(path, tr.analysis.values[0]) if _PASSED_ON.match(path) else path
+    return spoken_path(path, tr.root.values[0]) if _PASSED_ON.match(path) else path
 
 
 def spoken_path(path: str, module: object) -> str:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
 
+Rebound = tuple[int, type | None, int]
+"""An argument whose variable is bound anew: the slot, the class that has the finalizer (None: no finalizer), the id of its object."""
+
 MAX_FOLLOWED = 1000
 """Objects looked at for one that is let go. What is larger than that is taken to outlive the call."""
 
@@ -49,7 +52,7 @@ _HELD_ELSEWHERE = (
 def check_finalizers(tr: Trace) -> None:
     """Raise `Unsupported` if replaying the changes would end an object too late. What is let go without that is guarded."""
     guard_arguments(tr)
-    for vt in tr.mutations:
+    for vt in tr.effects.mutations:
         for source, real in vt.let_go(tr)[:MAX_FOLLOWED]:
             found = _finalized(real)
             if found is not None:
@@ -63,20 +66,20 @@ def check_finalizers(tr: Trace) -> None:
 def watch_arguments(tr: Trace) -> None:
     """Have the trace break where a variable that is bound anew may hold the last reference to an argument with a finalizer, and keep the
     frames that end if some argument has one, or may hold an object that has."""
-    if tr.analysis.has_mortal_arguments:
-        tr.ended_frames = []
+    if tr.root.call.has_mortal_arguments:
+        tr.root.ended_frames = []
     watched: dict[int, Any] = {}
-    for slot, found, _ in tr.analysis.rebound_arguments:
+    for slot, found, _ in tr.root.call.rebound_arguments:
         if found is not None:
-            tr.guard(tr.source(None, ir.LOCAL, slot), ir.TYPE_IS, type(tr.analysis.values[slot]))
-            watched[id(tr.arguments[slot])] = tr.arguments[slot]
-            if lift(tr.root.code).is_cell[slot]:
+            tr.guard(tr.source(None, ir.LOCAL, slot), ir.TYPE_IS, type(tr.root.values[slot]))
+            watched[id(tr.root.arguments[slot])] = tr.root.arguments[slot]
+            if lift(tr.root.model.code).is_cell[slot]:
                 raise SkipFrame(found.__qualname__, Unsupported("del-finalizer", found.__qualname__))
     if watched:
-        tr.finalized = list(watched.values())
-        tr.handlers = list(tr.handlers)
+        tr.root.finalized = list(watched.values())
+        tr.root.handlers = list(tr.root.handlers)
         for op in (Op.STORE_FAST, Op.DELETE_FAST):
-            tr.handlers[op] = _watching(watched, tr.handlers[op])
+            tr.root.handlers[op] = _watching(watched, tr.root.handlers[op])
 
 
 def _watching(watched: dict[int, Any], handler: Any) -> Any:
@@ -93,16 +96,20 @@ def _watching(watched: dict[int, Any], handler: Any) -> Any:
 def loses_argument(tr: Trace, result: object) -> bool:
     """Whether an argument with a finalizer has died on the way, nobody knows where: its variable was only its first place. (It may be
     part of an argument, such as the object of a bound method, that something else holds as well.)"""
-    kept = [result, *tr.root_frame.held()]
+    kept = [result, *tr.root.frame.held()]
     parts = {
-        id(tr.arguments[slot]): wanted for slot, found, wanted in tr.analysis.rebound_arguments if found is not None
+        id(tr.root.arguments[slot]): wanted
+        for slot, found, wanted in tr.root.call.rebound_arguments
+        if found is not None
     }
-    return any(not tr.is_reachable(vt, kept) and not _is_held(tr, kept, parts[id(vt)]) for vt in tr.finalized)
+    return any(
+        not tr.lifetimes.is_reachable(vt, kept) and not _is_held(tr, kept, parts[id(vt)]) for vt in tr.root.finalized
+    )
 
 
 def _is_held(tr: Trace, kept: list[Any], wanted: int) -> bool:
     """Whether something that is still there, and was not changed, leads to the real object of this id."""
-    for vt in tr.reachable(kept):
+    for vt in tr.lifetimes.reachable(kept):
         if vt is not None and vt.__dict__.get("source") is not None and not vt.__dict__.get("mutated"):
             real = real_object(vt)
             if real is not MISSING and any(id(value) == wanted for value in _held_by(real)):
@@ -114,15 +121,16 @@ def is_held_by_garbage(tr: Trace, result: object) -> bool:
     """Whether reference cycles that the frame leaves behind, or tracebacks, hold an argument with a finalizer: in eager execution, and
     not in generated code, which builds neither such cycles nor the variables of frames in tracebacks. That what they hold has no
     finalizer is guarded."""
-    if not tr.analysis.has_mortal_arguments:
+    if not tr.root.call.has_mortal_arguments:
         return False
-    roots = [vt for frame in tr.ended_frames for vt in frame.held()]
+    roots = [vt for frame in tr.root.ended_frames or () for vt in frame.held()]
     if result is not None:
         roots.append(result)
     else:
         roots += held_at_break(tr)
     held = {
-        id(vt) for vt in _reachable(_holders([*roots, *tr.mutations], {id(made) for made in tr.new_classes.values()}))
+        id(vt)
+        for vt in _reachable(_holders([*roots, *tr.effects.mutations], {id(made) for made in tr.classes.new.values()}))
     }
     held.update(_held_by_frames(tr, result))
     mortal = [(vt, value) for vt, value in _owned(tr) if id(vt) in held and not _is_harmless(value)]
@@ -135,17 +143,18 @@ def is_held_by_garbage(tr: Trace, result: object) -> bool:
 
 def _held_by_frames(tr: Trace, result: object) -> set[int]:
     """The ids of what is in the variables of frames that have ended and may be in tracebacks that were made before they were resumed."""
-    ended = tr.ended_frames if result is None else [*tr.ended_frames, tr.root_frame]
+    ended = [*(tr.root.ended_frames or ()), *([] if result is None else [tr.root.frame])]
     return {id(vt) for frame in ended if HOLDER in frame.lifted.local_names for vt in _reachable(list(frame.held()))}
 
 
 def _owned(tr: Trace) -> Iterator[tuple[VariableTracker, Any]]:
     """The objects whose last references the frame may hold, with the real ones: its arguments; in a resumed frame the cells of its own
     variables too, and those of the frames that wait."""
-    trackers, values = tr.arguments, tr.analysis.values
+    trackers: Sequence[Any] = tr.root.arguments
+    values: Sequence[Any] = tr.root.values
     yield from ((vt, value) for vt, value in zip(trackers, values, strict=True) if value is not MISSING)
-    yield from _owned_cells(tr.root, tr.analysis.fn)
-    for _, following in waiting_frames(tr.root.code, values):
+    yield from _owned_cells(tr.root.model, tr.root.function)
+    for _, following in waiting_frames(tr.root.model.code, values):
         function, arguments = trackers[-2:]
         if is_lazy(function) or is_lazy(arguments):
             return  # nothing of that frame has run
@@ -157,7 +166,7 @@ def _owned(tr: Trace) -> Iterator[tuple[VariableTracker, Any]]:
 def _owned_cells(function: Any, real: types.FunctionType) -> Iterator[tuple[VariableTracker, Any]]:
     """The cells of a resume function that are variables of its frame."""
     for i in owned_cells(real):
-        yield function.closure[i], real.__closure__[i]
+        yield function.closure[i], (real.__closure__ or ())[i]
 
 
 def owned_cells(function: types.FunctionType) -> list[int]:
@@ -168,12 +177,8 @@ def owned_cells(function: types.FunctionType) -> list[int]:
 def held_at_break(tr: Trace) -> list[Any]:
     """The objects in the variables and on the stacks of the frames that go on after a break, and the exceptions that are handled, with
     their tracebacks. Not all of these are built: objects that nothing reads any more, such as classes, may hold something."""
-    found = [] if tr.handled is None else [tr.handled]
-    frame = tr.frame
-    while frame is not None:
-        found += frame.held()
-        frame = frame.parent
-    return found
+    found = [] if tr.thread.handled is None else [tr.thread.handled]
+    return found + [vt for frame in tr.thread.frames() for vt in frame.held()]
 
 
 def _holders(roots: list[Any], classes: set[int]) -> list[Any]:
@@ -221,7 +226,7 @@ def _reachable(roots: list[Any]) -> list[Any]:
 
 def guard_arguments(tr: Trace) -> None:
     """Other arguments of variables that are bound anew have no finalizer at the next call either."""
-    for slot, *_ in tr.analysis.rebound_arguments:
+    for slot, *_ in tr.root.call.rebound_arguments:
         source = tr.source(None, ir.LOCAL, slot)
         if not _has_known_type(source):
             tr.guard(source, ir.NO_FINALIZER)
@@ -250,8 +255,8 @@ def _is_harmless(value: object) -> bool:
     return cls in ATOMIC_TYPES or issubclass(cls, _HELD_ELSEWHERE) or sizes_of(value) is not None or is_module(value)
 
 
-def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple[int, type | None, int]]:
-    """`(slot, class that has the finalizer, id of its object)` of the arguments whose variables the code binds anew; None: no finalizer."""
+def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[Rebound]:
+    """The arguments whose variables the code binds anew."""
     rebound = sorted({instr.arg for instr in lift(code).instrs if instr.op in _BINDING})
     return [
         (slot, *_finalized_object(values[slot]))
@@ -260,7 +265,7 @@ def rebound_arguments(code: types.CodeType, values: Sequence[Any]) -> list[tuple
     ]
 
 
-def _has_known_type(source: GuardNode | None) -> bool:
+def _has_known_type(source: GuardNode) -> bool:
     return any(check.kind in (ir.TYPE_IS, ir.REF_TYPE_IS, ir.IS, ir.REF_IS, ir.TENSOR) for check in source.checks)
 
 

@@ -7,28 +7,24 @@ Invariant: what the instruction leaves is kept in locals before anything else ru
 
 from __future__ import annotations
 
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import tail_call
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.interp.frame import NULL, ExcInfo, Frame
-from dynamo_lite.isa.canon import Instr, Op
-from dynamo_lite.isa.emit import GENERATOR_FLAGS
-from dynamo_lite.isa.flow import live_slots
+from dynamo_lite.interp.frame import NULL, Frame
+from dynamo_lite.isa.canon import NO_TARGET, Instr, Op, stack_effect
 from dynamo_lite.isa.lift import NULL_FIRST
-from dynamo_lite.isa.resume import HOLDER, CannotResume, resume_freevars
+from dynamo_lite.isa.resume import CannotResume
 from dynamo_lite.isa.typeobject import read_field
-from dynamo_lite.variables.protocol.base import is_lazy
-from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from .observed_sizes import note_rest
+from .resume_call import FrameState, continuation, is_null, load_entries, load_resume_function
 
 if TYPE_CHECKING:
-    from dynamo_lite.variables.protocol.base import VariableTracker
-
     from .codegen import Codegen
 
-# How many stack entries each op takes (those that take a number by their operand: a function of it) and pushes.
+# How many stack entries each op takes (those that take a number by their operand: a function of it).
 OPERANDS: dict[Op, Any] = {
     Op.CALL: lambda arg: arg[0] + 2,
     Op.CALL_FUNCTION_EX: lambda has_kwargs: 4 if has_kwargs else 3,
@@ -87,86 +83,6 @@ def operand_count(instr: Instr) -> int:
     return n if isinstance(n, int) else n(instr.arg)
 
 
-def is_null(entry: object) -> bool:
-    """True for stack entries that are NULL in C: a call's empty slot, the unbound variable saved around an inlined comprehension."""
-    return entry is NULL or entry is None
-
-
-def is_constant_value(vt: VariableTracker) -> bool:
-    """True for a constant that can stand in the code: one from outside is guarded by its value only, so that another call may bring an
-    equal text or number that is another object."""
-    if is_lazy(vt) or not isinstance(vt, ConstantVariable):
-        return False
-    return vt.source is None or type(vt.value) not in _EQUAL_BUT_DISTINCT or _is_small(vt.value)
-
-
-_EQUAL_BUT_DISTINCT = frozenset({int, float, complex, str, bytes})
-
-
-def _is_small(value: object) -> bool:
-    """Whether CPython has one object only for this int."""
-    return type(value) is int and -5 <= value <= 256
-
-
-class FrameState:
-    """The state of one frame that a resume function gets: its stack below the current instruction's operands, locals, cells.
-
-    Locals that nobody will use keep their objects alive up to the end of the frame, which weak references and finalizers can tell. So those
-    are passed on too whose objects existed before, or are `seen` by the breaking instruction, a weak reference or a finalizer; weak
-    references, which their objects know; and constants, for who looks into the frame. Others die unnoticed, such as the results of
-    operations, which a graph had better not return.
-    """
-
-    def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:
-        self.frame = frame
-        self.stack = stack
-        is_cell = frame.lifted.is_cell
-        plain = frame.lifted.nlocals if not frame.code.co_flags & GENERATOR_FLAGS else 0
-        self.kept = {
-            slot
-            for slot, vt in enumerate(frame.locals[:plain])
-            if vt is not None
-            and not is_cell[slot]
-            and (id(vt) in seen or vt.__dict__.get("source") is not None or is_constant_value(vt) or vt.holds_weakly)
-        }
-        shown = frame.tr.frame_objects.get(id(frame))
-        self.holder = shown.holder if shown is not None else None
-        self.cells = [frame.locals[frame.lifted.local_names.index(name)] for name in resume_freevars(frame.code)]
-
-    def values(self) -> list[Any]:
-        """All trackers in it."""
-        on_stack = [v.exc if type(v) is ExcInfo else v for v in self.stack if not is_null(v)]
-        live = self.kept.union(*(live_slots(self.frame.lifted, i) for i in self._successors()))
-        locals_ = [self.frame.locals[s] for s in live if self.frame.locals[s] is not None]
-        others = [*self.cells, self.holder]
-        return [*on_stack, *locals_, *(vt for vt in others if vt is not None)]
-
-    def _successors(self) -> list[int]:
-        lifted = self.frame.lifted
-        instr = lifted.instrs[self.frame.cur]
-        found = [self.frame.cur + 1] + ([instr.target] if instr.target is not None else [])
-        handler = lifted.handler_at[self.frame.cur]
-        if handler is not None:
-            found.append(handler.target)
-        group_end = self.frame.cur
-        while not lifted.instrs[group_end].last:
-            group_end += 1
-            following = lifted.instrs[group_end]
-            found.append(group_end + 1)
-            if following.target is not None:
-                found.append(following.target)
-        return [i for i in found if i < len(lifted.instrs)]
-
-    def live_locals(self, indices: list[int]) -> list[tuple[str, Any]]:
-        """(name, tracker) of the bound plain locals that are live before one of these instructions, or kept."""
-        frame = self.frame
-        slots = sorted(self.kept.union(*(live_slots(frame.lifted, i) for i in indices)))
-        live = [(frame.lifted.local_names[s], frame.locals[s]) for s in slots if frame.locals[s] is not None]
-        if self.holder is not None:
-            live = [(name, vt) for name, vt in live if name != HOLDER] + [(HOLDER, self.holder)]
-        return live
-
-
 class BreakEmitter:
     """Emits the breaking instruction and the calls of the resume functions."""
 
@@ -197,15 +113,15 @@ class BreakEmitter:
         else:
             if instr.op is Op.WITH_EXCEPT_START:
                 instr = self._with_except_start(instr)
-            pair = instr.op in _PAIR
-            asm.emit_op(Op.LOAD_ATTR if pair else instr.op, instr.arg)
+            single = _without_pair(instr)
+            asm.emit_op(single.op, single.arg)
             if self._tests_result():
                 asm.emit_op(Op.TO_BOOL, None)
             if guarded:
                 asm.end_try()
             if instr.op is not Op.RAISE_VARARGS:
-                results: list[Any] = self._save_results(1 if pair else _pushed(instr))
-                if pair:
+                results: list[Any] = self._save_results(operand_count(single) + stack_effect(single))
+                if single is not instr:
                     results.insert(0 if NULL_FIRST else 1, NULL)
                 self._leave_handled(handled)
                 self._after(instr, results)
@@ -225,6 +141,8 @@ class BreakEmitter:
     def _with_except_start(self, instr: Instr) -> Instr:
         """Push the operands of a CALL that does the same: the original finds its own below entries that are no objects here."""
         stack = self.frames[-1].stack
+        exit_: Any
+        self_: Any
         exit_, self_, exc = (stack[-5], stack[-4], stack[-1]) if instr.arg else (stack[-4], NULL, stack[-1])
         self.asm.push_callable(lambda: self.cg.load(exit_))
         if not is_null(self_):
@@ -237,7 +155,7 @@ class BreakEmitter:
         self.cg.load(exc)
         self.cg.load_const("__traceback__")
         self.asm.call(2)
-        return Instr(Op.CALL, (3 + (not is_null(self_)), ()), None, instr.offset, instr.last, instr.pos)
+        return Instr(Op.CALL, (3 + (not is_null(self_)), ()), NO_TARGET, instr.offset, instr.last, instr.pos)
 
     def _establish(self, handled: Any) -> None:
         """Make an exception the one being handled: leaves the previous one and itself on the stack."""
@@ -328,123 +246,66 @@ class BreakEmitter:
         asm.push_exc_info()
         asm.swap(2)
         asm.pop_except()
-        error = self.cg.new_local()
-        asm.store_fast(error)
+        (error,) = self._save_results(1)  # its traceback leads to this frame
         self._leave_handled(handled)
         leaf = self.frames[-1]
-        self._call_chain(self.states[-1].stack, leaf.cur, "raise", error)
+        self._call_chain(self.states[-1].stack, leaf.cur, "raise", [error])
 
     def _resume(self, stack: list[Any], index: int) -> None:
-        self._call_chain(stack, index, "value", None)
+        self._call_chain(stack, index, "value", [])
 
-    def _call_chain(self, stack: list[Any], index: int, mode: str, error: str | None) -> None:
-        """Call the outermost frame's resume function; those of inlined frames are its arguments."""
+    def _call_chain(self, stack: list[Any], index: int, mode: str, moved: list[str]) -> None:
+        """Call the outermost frame's resume function; those of inlined frames are its arguments. `moved`: locals whose objects become the
+        last arguments of the innermost one, and are nobody else's."""
         asm, cg = self.asm, self.cg
-        inner: tuple[str, str] | None = None
         for depth in range(len(self.frames) - 1, -1, -1):
             frame, state = self.frames[depth], self.states[depth]
             is_leaf = depth == len(self.frames) - 1
-            at = index if is_leaf else frame.cur + 1
-            entries = stack if is_leaf else state.stack
-            function, args = self._resume_parts(
-                frame, state, entries, at, mode if is_leaf else "call", error if is_leaf else None, inner
-            )
-            if depth:
-                function()
-                name = cg.new_local()
-                asm.store_fast(name)
-                asm.build_list(args())
-                args_name = cg.new_local()
-                asm.store_fast(args_name)
-                inner = (name, args_name)
-            else:
+            at, entries = (index, stack) if is_leaf else (frame.cur + 1, state.stack)
+            code, locals_ = self._continuation(frame, state, entries, at, mode if is_leaf else "call")
+            if depth == 0:
                 cg.load_callable(tail_call)
-                cg.load_const(cg.tr.region.cache_for(self._code))
-                function()
-                asm.call(2 + args())
-                asm.return_value()
+                cg.load_const(cg.tr.region.cache_for(code))
+            load_resume_function(cg, code, frame, state.cells)
+            function = self._save_results(depth > 0)
+            count = load_entries(cg, entries, locals_) + len(moved)
+            for name in moved:
+                asm.load_fast_and_clear(name)
+            if depth:
+                asm.build_list(count)
+                moved = function + self._save_results(1)
+        asm.call(2 + count)
+        asm.return_value()
 
-    def _resume_parts(
-        self,
-        frame: Frame,
-        state: FrameState,
-        entries: list[Any],
-        at: int,
-        mode: str,
-        error: str | None,
-        inner: tuple[str, str] | None,
-    ) -> tuple[Any, Any]:
-        """(emit the resume function, emit its arguments and return their number)."""
-        cg, asm = self.cg, self.asm
+    def _continuation(
+        self, frame: Frame, state: FrameState, entries: list[Any], at: int, mode: str
+    ) -> tuple[CodeType, list[tuple[str, Any]]]:
+        """The code of a resume function, and the locals that it gets."""
         lifted = frame.lifted
-        call_offset = lifted.instrs[frame.cur].offset
         handler = lifted.handler_at[frame.cur] if mode != "value" else None
         entry_points = [at] * (mode != "raise") + ([handler.target] if handler is not None else [])
         locals_ = state.live_locals(entry_points)
         after = mode != "value"
-        offset = call_offset if after else lifted.instrs[at].offset
+        offset = lifted.instrs[frame.cur if after else at].offset
         names = tuple(name for name, _ in locals_)
         try:
-            code = cg.resume_code(frame, offset, entries, names, after, mode)
+            code = continuation(self.cg, frame, offset, entries, names, after, mode)
         except CannotResume as reason:
             unbreakable = Unsupported("reconstruct", str(reason))
-            unbreakable.break_step = cg.tr.failing_step(frame.parent) if frame.parent is not None else 0
+            thread = self.cg.tr.thread
+            unbreakable.break_step = thread.failing_step(frame.parent) if frame.parent is not None else 0
             raise unbreakable from reason
-        self._code = code
-        note_rest(cg.tr, code, locals_)
-
-        def function() -> None:
-            cg.load_resume_function(code, frame, state.cells)
-
-        def arguments() -> int:
-            count = cg.load_entries(entries, locals_)
-            if mode == "raise":
-                asm.load_fast_and_clear(error)  # its traceback leads to this frame
-                count += 1
-            if mode == "call":
-                asm.load_fast_and_clear(inner[0])
-                asm.load_fast_and_clear(inner[1])
-                count += 2
-            return count
-
-        return function, arguments
+        note_rest(self.cg.tr, code, locals_)
+        return code, locals_
 
 
-# The pair of method and self can't be kept in locals (one may be NULL): the bound method serves as well.
-_PAIR = frozenset({Op.LOAD_METHOD})
-_KEEPING = frozenset(
-    {Op.MATCH_KEYS, Op.MATCH_MAPPING, Op.MATCH_SEQUENCE, Op.GET_LEN, Op.IMPORT_FROM, Op.CHECK_EXC_MATCH}
-)
-_NONE = frozenset(
-    {
-        Op.STORE_SUBSCR,
-        Op.DELETE_SUBSCR,
-        Op.STORE_ATTR,
-        Op.DELETE_ATTR,
-        Op.STORE_GLOBAL,
-        Op.DELETE_GLOBAL,
-        Op.RAISE_VARARGS,
-    }
-)
-
-
-def _pushed(instr: Instr) -> int:
-    """How many entries the op leaves in place of its operands."""
+def _without_pair(instr: Instr) -> Instr:
+    """Of an instruction that pushes a method and its self, which locals can't keep (one may be NULL), one that pushes the bound method."""
     op, arg = instr.op, instr.arg
-    if op in _NONE:
-        return 0
-    if op is Op.BEFORE_WITH:
-        return 2
-    if op is Op.UNPACK_SEQUENCE:
-        return arg
-    if op is Op.UNPACK_EX:
-        return arg[0] + 1 + arg[1]
-    if op in (Op.LIST_EXTEND, Op.SET_UPDATE, Op.SET_ADD, Op.DICT_UPDATE):
-        return arg
-    if op is Op.MAP_ADD:
-        return arg
-    if op is Op.DICT_MERGE:
-        return arg + 2
-    if op in _KEEPING:
-        return OPERANDS[op] + (op is not Op.CHECK_EXC_MATCH)
-    return 1
+    if op is Op.LOAD_METHOD:
+        op = Op.LOAD_ATTR
+    elif op is Op.LOAD_SUPER_ATTR and arg[1]:
+        arg = arg[0], False, arg[2]
+    else:
+        return instr
+    return Instr(op, arg, NO_TARGET, instr.offset, instr.last, instr.pos)

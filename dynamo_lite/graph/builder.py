@@ -21,9 +21,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from dynamo_lite.config import config
 from dynamo_lite.dynamism import dynamic_shapes
-from dynamo_lite.exc import Restart, Unsupported, unsupported
+from dynamo_lite.exc import EndGraphBefore, Restart, Unsupported, unsupported
 
 from .bodies import Body
 from .core import modes
@@ -252,14 +251,13 @@ class GraphBuilder:
     def end_before(self, node: Node, error: Unsupported) -> NoReturn:
         """Analyse again, with the graph's end before the operator that this node, or the tuple of which it is an item, comes from. Where
         no break is wanted, raise the error."""
-        if self.tr.region.fullgraph or config.error_on_graph_break:
+        if self.tr.breaks_raise:
             raise error
         while node.target is operator.getitem and node.meta.place is None:
             node = node.args[0]
         if not error.user_stack:
-            error.user_stack = self.tr.user_stack()
-        self.tr.analysis.cut = (node.name, error)
-        raise Restart(f"the graph ends before {node.name}: {error.context}")
+            error.user_stack = self.tr.thread.user_stack()
+        raise Restart(f"the graph ends before {node.name}: {error.context}", fact=EndGraphBefore(node.name, error))
 
     def part_gradients(self, rest: list[tuple[CodeType, dict[str, Any]]]) -> None:
         """The graph ends at a break, and the code with these globals goes on: if it may ask for gradients of one output by another, end the

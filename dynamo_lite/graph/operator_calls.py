@@ -67,7 +67,7 @@ class OperatorCalls:
         self.leaves = passes.leaves
         self.on_write = [passes[i] for i in ON_WRITE]
         self.on_node = [passes[i] for i in ON_NODE]
-        self.cut = builder.tr.analysis.cut  # the node before which the graph has to end, and why
+        self.cut = builder.tr.facts.cut  # the node before which the graph has to end, and why
         self.written: list[TensorValue] = []
 
     def call(
@@ -176,8 +176,9 @@ class OperatorCalls:
     ) -> Node:
         """The node of an operator, at the program's present line. Raises the error of the cut where the graph is to end."""
         node = self.builder._create(op, target, fx_args, fx_kwargs)
-        if node.name == self.cut[0]:
-            raise self.cut[1]
+        last, error = self.cut
+        if error is not None and node.name == last:
+            raise error
         set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         return node
 

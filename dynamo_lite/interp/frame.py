@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dynamo_lite.config import config
 from dynamo_lite.exc import SkipFrame, Unsupported
 from dynamo_lite.isa.canon import Instr, Lifted, Op
 from dynamo_lite.isa.eager_fallback import Place
@@ -22,6 +21,7 @@ from dynamo_lite.isa.resume import is_own_name, is_resumed
 from dynamo_lite.isa.typeobject import can_change, name_of
 from dynamo_lite.signals import let_through
 from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.objects.exception_instance import exception_from, make_exception
 from dynamo_lite.variables.protocol import abstract
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
@@ -29,6 +29,8 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.variables.generators.generator import GeneratorVariable
+    from dynamo_lite.variables.objects.exception_instance import ExceptionVariable
 
 
 class _Null:
@@ -63,7 +65,7 @@ _KEEPING_TRACEBACK = frozenset({Op.RERAISE, Op.CLEANUP_THROW, Op.END_ASYNC_FOR})
 
 
 class GraphBreak(Exception):
-    """The run has reached the step at which the graph must end. The innermost frame is `tr.frame`, its instruction not yet done."""
+    """The run has reached the step at which the graph must end. The innermost frame is `tr.thread.frame`, its instruction not yet done."""
 
 
 class Frame:
@@ -74,7 +76,7 @@ class Frame:
         direct: the parent's current call instruction pushes this frame's result unchanged, so that the parent can be resumed
             with it after a break in here.
         raised_at: where the frame says it is after RERAISE, which may name an earlier place; None: where it is.
-        step: `tr.steps` when the current instruction started.
+        step: `tr.budget.steps` when the current instruction started.
         cur: index of the instruction being executed; `ip` of the next one.
     """
 
@@ -120,10 +122,10 @@ class Frame:
         self.parent = parent
         self.caller: Place | None = None
         self.direct = direct
-        self.step = tr.steps
-        self.generator = None
+        self.step = tr.budget.steps
+        self.generator: GeneratorVariable | None = None
         self.raised_at: int | None = None
-        self.class_namespace = None
+        self.class_namespace: DictVariable | None = None
         self.snapshot: DictVariable | None = None
 
     # -- services for models (the `tx` protocol)
@@ -152,11 +154,11 @@ class Frame:
         """Raise in the traced program what a real call raised during the analysis; the message may name classes that are `among` these."""
         let_through(error)
         texts = [arg for arg in error.args if type(arg) is str]
-        classes = [*self.tr.stand_classes, *[cls for cls in among if isinstance(cls, type) and can_change(cls)]]
-        self.tr.named += [cls for cls in classes if any(name_of(cls) in text for text in texts)]
+        classes = [*self.tr.classes.stands, *[cls for cls in among if isinstance(cls, type) and can_change(cls)]]
+        self.tr.classes.named += [cls for cls in classes if any(name_of(cls) in text for text in texts)]
         self.raise_exception(exception_from(self, error))
 
-    def raise_exception(self, exc: VariableTracker) -> NoReturn:
+    def raise_exception(self, exc: ExceptionVariable) -> NoReturn:
         """Raise an exception instance (`_PyErr_SetObject`: the exception being handled becomes its context)."""
         exc.chain(self)
         exc.names(self.tr)
@@ -166,12 +168,10 @@ class Frame:
 
     def eager_step(self) -> int:
         """The step to break at so that what happens now happens in real frames: the outermost frame's instruction."""
-        if self.parent is None:
-            return self.step
         frame = self
-        while frame.parent.parent is not None:
+        while frame.parent is not None:
             frame = frame.parent
-        return frame.call_step
+        return frame.step
 
     @property
     def call_step(self) -> int:
@@ -189,6 +189,7 @@ class Frame:
                 continue
             value = self.locals[slot]
             if value is not None and self.lifted.is_cell[slot]:
+                assert isinstance(value, CellVariable)
                 value = value.get(self)
             key = ConstantVariable(name)
             if value is not None:
@@ -202,9 +203,9 @@ class Frame:
         calls then may be captured."""
         reason = Unsupported(slug, context)
         if self.parent is not None:
-            reason.break_step = self.tr.failing_step(self.parent)
-        elif not (self.tr.region.fullgraph or config.error_on_graph_break):
-            reason.user_stack = self.tr.user_stack()
+            reason.break_step = self.tr.thread.failing_step(self.parent)
+        elif not self.tr.breaks_raise:
+            reason.user_stack = self.tr.thread.user_stack()
             raise SkipFrame(context, reason, callees)
         raise reason
 
@@ -246,34 +247,35 @@ class Frame:
     def run(self) -> VariableTracker:
         """Interpret until return or yield; the value. `generator.suspended` tells the two apart."""
         tr = self.tr
-        handlers = tr.handlers
+        budget, root, thread = tr.budget, tr.root, tr.thread
+        handlers = root.handlers
         instrs = self.lifted.instrs
-        outer, tr.frame = tr.frame, self
+        outer, thread.frame = thread.frame, self
         while True:
             self.cur = ip = self.ip
             instr = instrs[ip]
             self.ip = ip + 1
-            self.step = tr.steps = step = tr.steps + 1
-            if step == tr.stop_step:
-                tr.stop()
+            self.step = budget.steps = step = budget.steps + 1
+            if step == budget.stop_step:
+                budget.stop(tr)
             try:
                 result = handlers[instr.op](self, instr)
             except ObservedException as observed:
                 if not self.unwind(observed.exc):
-                    tr.frame = outer
-                    if tr.ended_frames is not None:
-                        tr.ended_frames.append(self)
+                    thread.frame = outer
+                    if root.ended_frames is not None:
+                        root.ended_frames.append(self)
                     raise
             except RecursionError:
                 # Of the analysis itself, which takes several host frames for one of the program.
-                tr.frame = self
-                tr.too_deep(self.function)
+                thread.frame = self
+                thread.too_deep(self.function)
             else:
                 if result is not None:
-                    tr.frame = outer
-                    if tr.ended_frames is not None:
-                        tr.ended_frames.append(self)
-                    if tr.unclosed and self.generator is None:
+                    thread.frame = outer
+                    if root.ended_frames is not None:
+                        root.ended_frames.append(self)
+                    if tr.lifetimes.unclosed and self.generator is None:
                         self._leave(result)
                     return result
 
@@ -282,9 +284,9 @@ class Frame:
         slots = zip(self.locals, self.lifted.is_cell, strict=True)
         variables = [v for v, is_cell in slots if v is not None and not is_cell]
         self.locals = [None] * len(self.locals)
-        self.tr.dropped(self, variables, result)
+        self.tr.lifetimes.dropped(self, variables, result)
 
-    def unwind(self, exc: VariableTracker) -> bool:
+    def unwind(self, exc: ExceptionVariable) -> bool:
         """Go to the handler of the current instruction with `exc` on the stack; False if the frame has none."""
         exc.show_names()
         if not self._raises_again(exc):
@@ -304,7 +306,7 @@ class Frame:
         """True for an instruction that goes straight to `exception_unwind`."""
         instr = self.lifted.instrs[self.cur]
         if instr.op is Op.RAISE_VARARGS and not instr.arg:
-            return exc is self.tr.active_exception()
+            return exc is self.tr.thread.active_exception()
         return instr.op in _KEEPING_TRACEBACK
 
     @property

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from dynamo_lite.exc import FirstUse, unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol import abstract
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
@@ -69,7 +70,7 @@ def _loaded_module(f: Any, name: str) -> VariableTracker:
 def import_from(f: Any, module: VariableTracker, name: str) -> VariableTracker:
     """The attribute, or the submodule of that name while a package is still being imported."""
     try:
-        return module.tp_getattro(f, name)
+        return abstract.get_attr(f, module, name)
     except ObservedException as observed:
         if not issubclass(observed.exc.python_type(), AttributeError):
             raise

@@ -33,7 +33,7 @@ def is_mapping(f: object, subject: VariableTracker) -> ConstantVariable:
 def _collection_flags(f: Any, cls: type) -> int:
     """A class gets one of these flags, and loses the other, when it is registered with an abstract class."""
     found = flags(cls)
-    if not (found & Py_TPFLAGS_IMMUTABLETYPE or f.tr.is_new_class(cls)):
+    if not (found & Py_TPFLAGS_IMMUTABLETYPE or f.tr.classes.is_new(cls)):
         for abstract_class in (collections.abc.Sequence, collections.abc.Mapping):
             f.tr.guards.same_answer(abstract_class, cls, issubclass(cls, abstract_class))
     return found
@@ -41,7 +41,7 @@ def _collection_flags(f: Any, cls: type) -> int:
 
 def match_keys(f: Any, subject: VariableTracker, keys: TupleVariable) -> VariableTracker:
     """MATCH_KEYS: the values of all keys as a tuple, or None."""
-    get = subject.tp_getattro(f, "get")
+    get = abstract.get_attr(f, subject, "get")
     dummy = f.tr.new_instance(f, object)
     values = []
     seen: list[VariableTracker] = []
@@ -85,7 +85,7 @@ def _positional_names(f: Any, cls: VariableTracker, real: type, n: int) -> list[
     """Names for positional sub-patterns; None where the single sub-pattern is the subject itself."""
     match_self = False
     try:
-        match_args = cls.tp_getattro(f, "__match_args__")
+        match_args = abstract.get_attr(f, cls, "__match_args__")
         names = match_args.as_python_constant()
         if not isinstance(names, tuple):
             f.raises(TypeError, f"{name_of(real)}.__match_args__ must be a tuple (got {name_of(type(names))})")
@@ -108,7 +108,7 @@ def _take(
         f.raises(TypeError, f"{name_of(real)}() got multiple sub-patterns for attribute {name!r}")
     seen.append(name)
     try:
-        attributes.append(subject.tp_getattro(f, name))
+        attributes.append(abstract.get_attr(f, subject, name))
     except ObservedException as observed:
         if not issubclass(observed.exc.python_type(), AttributeError):
             raise

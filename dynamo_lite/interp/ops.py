@@ -70,7 +70,7 @@ def op(code: Op) -> Callable[[Handler], Handler]:
 def pop_top(f: Frame, i: Instr) -> None:
     value = f.stack.pop()
     if type(value) is GeneratorVariable:
-        f.tr.dropped(f, (value,))
+        f.tr.lifetimes.dropped(f, (value,))
 
 
 @op(Op.COPY)
@@ -91,7 +91,7 @@ def push_null(f: Frame, i: Instr) -> None:
 
 @op(Op.LOAD_CONST)
 def load_const(f: Frame, i: Instr) -> None:
-    f.stack.append(f.tr.literal(i.arg))
+    f.stack.append(f.tr.heap.literal(i.arg))
 
 
 # -- locals and cells
@@ -168,19 +168,19 @@ def delete_deref(f: Frame, i: Instr) -> None:
 
 @op(Op.LOAD_CLASSDEREF)
 def load_classderef(f: Frame, i: Instr) -> None:
-    _from_dict_or_deref(f, f.class_namespace, i.arg)
+    _from_dict_or_deref(f, f.class_namespace, i)
 
 
 @op(Op.LOAD_FROM_DICT_OR_DEREF)
 def load_from_dict_or_deref(f: Frame, i: Instr) -> None:
-    _from_dict_or_deref(f, f.stack.pop(), i.arg)
+    _from_dict_or_deref(f, f.stack.pop(), i)
 
 
-def _from_dict_or_deref(f: Frame, namespace: Any, slot: int) -> None:
-    found = namespace.lookup(f, ConstantVariable(f.lifted.local_names[slot])) if namespace is not None else None
-    value = found if found is not None else f.locals[slot].get(f)
+def _from_dict_or_deref(f: Frame, namespace: DictVariable | None, i: Instr) -> None:
+    found = namespace.lookup(f, ConstantVariable(f.lifted.local_names[i.arg])) if namespace is not None else None
+    value = found if found is not None else f.locals[i.arg].get(f)
     if value is None:
-        unbound(f, slot)
+        unbound(f, i.arg)
     f.stack.append(value)
 
 
@@ -216,16 +216,21 @@ def load_name(f: Frame, i: Instr) -> None:
     f.stack.append(found if found is not None else _global(f, i.arg))
 
 
+def _namespace(f: Frame) -> DictVariable:
+    assert f.class_namespace is not None
+    return f.class_namespace
+
+
 @op(Op.STORE_NAME)
 def store_name(f: Frame, i: Instr) -> None:
-    abstract.set_item(f, f.class_namespace, ConstantVariable(i.arg), f.stack.pop())
+    abstract.set_item(f, _namespace(f), ConstantVariable(i.arg), f.stack.pop())
 
 
 @op(Op.DELETE_NAME)
 def delete_name(f: Frame, i: Instr) -> None:
-    if f.class_namespace.lookup(f, ConstantVariable(i.arg)) is None:
+    if _namespace(f).lookup(f, ConstantVariable(i.arg)) is None:
         f.raises_naming(NameError, f"name '{i.arg}' is not defined", name=ConstantVariable(i.arg))
-    abstract.set_item(f, f.class_namespace, ConstantVariable(i.arg), None)
+    abstract.set_item(f, _namespace(f), ConstantVariable(i.arg), None)
 
 
 @op(Op.LOAD_LOCALS)
@@ -251,8 +256,8 @@ def load_build_class(f: Frame, i: Instr) -> None:
 @op(Op.SETUP_ANNOTATIONS)
 def setup_annotations(f: Frame, i: Instr) -> None:
     key = ConstantVariable("__annotations__")
-    if f.class_namespace.lookup(f, key) is None:
-        abstract.set_item(f, f.class_namespace, key, DictVariable())
+    if _namespace(f).lookup(f, key) is None:
+        abstract.set_item(f, _namespace(f), key, DictVariable())
 
 
 # -- attributes
@@ -342,7 +347,7 @@ def compare(f: Frame, i: Instr) -> None:
 @op(Op.IS_OP)
 def is_op(f: Frame, i: Instr) -> None:
     v, w = f.stack[-2:]
-    f.stack[-2:] = [ConstantVariable(f.tr.identical(v, w) is not bool(i.arg))]
+    f.stack[-2:] = [ConstantVariable(f.tr.heap.identical(v, w) is not bool(i.arg))]
 
 
 @op(Op.CONTAINS_OP)
@@ -532,7 +537,7 @@ def build_slice(f: Frame, i: Instr) -> None:
 def list_append(f: Frame, i: Instr) -> None:
     item = f.stack.pop()
     target = f.stack[-i.arg]
-    f.tr.mutating(target)  # after a break in a comprehension the list comes from outside
+    f.tr.effects.mutating(target)  # after a break in a comprehension the list comes from outside
     target.items.append(item)
 
 
@@ -555,7 +560,7 @@ def list_extend(f: Frame, i: Instr) -> None:
         f.raises(TypeError, f"Value after * must be an iterable, not {abstract.type_name(iterable)}")
     items = abstract.unpack(f, iterable)
     target = f.stack[-1 - i.arg]
-    f.tr.mutating(target)
+    f.tr.effects.mutating(target)
     target.items.extend(items)
     f.stack.pop()
 
@@ -756,14 +761,14 @@ def with_except_start(f: Frame, i: Instr) -> None:
 @op(Op.PUSH_EXC_INFO)
 def push_exc_info(f: Frame, i: Instr) -> None:
     exc = f.stack.pop()
-    state = f.tr.exc_state
+    state = f.tr.thread.exc_info
     f.stack += [ExcInfo(state.value, exc), exc]
     state.value = exc
 
 
 @op(Op.POP_EXCEPT)
 def pop_except(f: Frame, i: Instr) -> None:
-    f.tr.exc_state.value = f.stack.pop().previous
+    f.tr.thread.exc_info.value = f.stack.pop().previous
 
 
 @op(Op.CHECK_EXC_MATCH)
@@ -776,7 +781,7 @@ def check_eg_match(f: Frame, i: Instr) -> None:
     rest, match_ = match_group(f, *f.stack[-2:])
     f.stack[-2:] = [rest, match_]
     if match_.value is not None:
-        f.tr.exc_state.value = match_
+        f.tr.thread.exc_info.value = match_
         next(entry for entry in reversed(f.stack) if type(entry) is ExcInfo).exc = match_
 
 

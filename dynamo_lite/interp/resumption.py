@@ -8,6 +8,7 @@ Invariant: both are met only there, so the list of arguments is nobody else's an
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import begins_generated, call_moved, raise_again
@@ -16,11 +17,14 @@ from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.resume import hold_frame, own_variables
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.function import BuiltinVariable
+from dynamo_lite.variables.protocol import abstract
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, builtin
 
 if TYPE_CHECKING:
+    from dynamo_lite.variables.objects.exception_instance import ExceptionVariable
+
     from .frame import Frame
 
 
@@ -33,7 +37,7 @@ DIRECT_CALLS[call_moved] = _inner_frame
 
 
 @builtin(raise_again)
-def builtin_raise_again(tx: Frame, exception: VariableTracker) -> VariableTracker:
+def builtin_raise_again(tx: Frame, exception: ExceptionVariable) -> VariableTracker:
     # Here the exception is raised once more: to break at this point and do it for real would lead here again.
     exception.raise_step = 0
     exception.raised_again = True
@@ -43,7 +47,7 @@ def builtin_raise_again(tx: Frame, exception: VariableTracker) -> VariableTracke
             tx.tr.guard(entry.source, ir.PYTHON, _begins_otherwise)
             return exception
         tx.tr.guard(entry.source, ir.PYTHON, begins_generated)
-        exception.put(tx, "__traceback__", entry.tp_getattro(tx, "tb_next"))
+        exception.put(tx, "__traceback__", abstract.get_attr(tx, entry, "tb_next"))
     raise ObservedException(exception)
 
 
@@ -55,7 +59,7 @@ def raises_again(frame: Frame) -> bool:
     return any(isinstance(v, BuiltinVariable) and v.value is raise_again for v in operands)
 
 
-def _begins_otherwise(traceback: object) -> bool:
+def _begins_otherwise(traceback: TracebackType) -> bool:
     return not begins_generated(traceback)
 
 

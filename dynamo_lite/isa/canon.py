@@ -158,14 +158,17 @@ class Op(_FromZero):
 N_OPS = len(Op)
 
 
+NO_TARGET = -1
+
+
 class Instr:
-    """One canonical instruction. `target` is a canonical index (jumps only), `offset` the byte offset of the original
-    instruction, `last` is True on the last part of an original one, `pos` is (lineno, end_lineno, col, end_col). A combined instruction is
-    lifted into several, which share `offset`: `JUMP_IF_TRUE_OR_POP` into `COPY 1; TO_BOOL; JUMP_IF; POP_TOP`."""
+    """One canonical instruction. `target` is a canonical index (`NO_TARGET` for those that do not jump), `offset` the byte offset of the
+    original instruction, `last` is True on the last part of an original one, `pos` is (lineno, end_lineno, col, end_col). A combined
+    instruction is lifted into several, which share `offset`: `JUMP_IF_TRUE_OR_POP` into `COPY 1; TO_BOOL; JUMP_IF; POP_TOP`."""
 
     __slots__ = ("arg", "last", "lineno", "offset", "op", "pos", "target")
 
-    def __init__(self, op: Op, arg: Any, target: int | None, offset: int, last: bool, pos: tuple):
+    def __init__(self, op: Op, arg: Any, target: int, offset: int, last: bool, pos: tuple):
         self.op = op
         self.arg = arg
         self.target = target
@@ -180,7 +183,7 @@ class Instr:
 
     def __repr__(self):
         arg = "" if self.arg is None else f" {self.arg!r}"
-        target = "" if self.target is None else f" -> {self.target}"
+        target = "" if self.target == NO_TARGET else f" -> {self.target}"
         return f"<{self.offset}: {self.op.name}{arg}{target}>"
 
 

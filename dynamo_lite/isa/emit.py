@@ -45,6 +45,10 @@ class Assembler:
 
     __slots__ = ("_location", "_open", "_placed", "_suspended", "items")
 
+    if TYPE_CHECKING:  # a method for each op of `EMIT`, see below
+
+        def __getattr__(self, op: str) -> Callable[..., None]: ...
+
     def __init__(self):
         self.items: list[Instr | Label | TryBegin | TryEnd] = []
         self._location = None

@@ -6,7 +6,7 @@ Invariant: a plain local that is not in `live_slots` can be left unbound at that
 program. Code that looks at its frame (`locals()`, `eval`, zero-argument `super()`) is recognised by the names it loads.
 """
 
-from dynamo_lite.isa.canon import TERMINAL, Instr, Lifted, Op
+from dynamo_lite.isa.canon import NO_TARGET, TERMINAL, Instr, Lifted, Op
 
 _READS = {Op.LOAD_FAST, Op.LOAD_FAST_AND_CLEAR, Op.DELETE_FAST}
 _KILLS = {Op.STORE_FAST, Op.DELETE_FAST, Op.LOAD_FAST_AND_CLEAR}
@@ -127,7 +127,7 @@ def begins_in_loop(lifted: Lifted) -> bool:
 
 def _successors(lifted: Lifted, index: int) -> list[int]:
     instr = lifted.instrs[index]
-    found = [] if instr.target is None else [instr.target]
+    found = [] if instr.target == NO_TARGET else [instr.target]
     return found if instr.op in TERMINAL else [*found, index + 1]
 
 
@@ -194,7 +194,7 @@ def _flow(lifted: Lifted) -> list[int]:
     after = [
         (
             None if instr.op in TERMINAL else i + 1,
-            instr.target if instr.target is not None else count,
+            instr.target if instr.target != NO_TARGET else count,
             handler.target if handler is not None else count,
         )
         for i, (instr, handler) in enumerate(zip(instrs, lifted.handler_at, strict=True))

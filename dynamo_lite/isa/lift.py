@@ -12,7 +12,7 @@ import sys
 import weakref
 from types import CodeType
 
-from dynamo_lite.isa.canon import Handler, Instr, Lifted, Op
+from dynamo_lite.isa.canon import NO_TARGET, Handler, Instr, Lifted, Op
 from dynamo_lite.isa.rules import LiftContext, LiftError
 
 if sys.version_info >= (3, 14):
@@ -117,7 +117,7 @@ def _decode(code: CodeType, instrs: list, index_of_offset: dict, jumps: list) ->
             for op, value, decode, jump in parts:
                 if decode is not None:
                     value = decode(ctx, arg)
-                instr = new(op, value, None, offset, False, pos)
+                instr = new(op, value, NO_TARGET, offset, False, pos)
                 if jump is not None:
                     jumps.append((instr, following + jump[0] * 2 * arg + jump[1]))
                 append(instr)

@@ -23,7 +23,7 @@ from unittest import mock
 import torch
 
 from dynamo_lite.exc import Unsupported, format_break
-from dynamo_lite.frontend.convert import Analysis
+from dynamo_lite.frontend.analysis import Analysis
 from dynamo_lite.guards.mirror import mirror_source
 from dynamo_lite.interp.frame import NULL, OPS, ExcInfo, Frame
 from dynamo_lite.variables.objects.cell import CellVariable
@@ -63,7 +63,7 @@ class Debugger(cmd.Cmd):
 
         def learned(analysis: Any, tr: Trace, error: Unsupported) -> bool:
             if not error.user_stack:
-                error.user_stack = tr.user_stack()
+                error.user_stack = tr.thread.user_stack()
             self.at_break(tr, error)
             return learn(analysis, tr, error)
 
@@ -97,7 +97,7 @@ class Debugger(cmd.Cmd):
 
     def at_break(self, tr: Trace, reason: Unsupported) -> None:
         """Stop at a break, in the innermost frame of the program."""
-        frame = tr.frame
+        frame = tr.thread.frame
         while frame is not None and trace_rules.is_internal(frame.code):
             frame = frame.parent
         if frame is not None:

@@ -100,7 +100,7 @@ class _Changes:
 
     def dynamo_lite_leaves_out(self, tr: Trace) -> None:
         """At the end of the capture: drop the one change that is not of the copy."""
-        tr.mutations[:] = [vt for vt in tr.mutations if vt.value is not HANDLES]
+        tr.effects.mutations[:] = [vt for vt in tr.effects.mutations if vt.value is not HANDLES]
 
 
 def _results(gm: GraphModule) -> tuple[Sequence[Node], Sequence[Node]]:
@@ -140,7 +140,7 @@ class _Capture:
     def dynamo_lite_leaves_out(self, tr: Trace) -> None:
         """At the end of the capture: drop all changes, and take note of those that results depend on, of this call or of a later one."""
         self.left_out, self.refused, self.changed = [], [], []
-        for vt in tr.mutations:
+        for vt in tr.effects.mutations:
             if not vt.differs():
                 continue
             owner = vt.describe().removesuffix(".__dict__")
@@ -152,11 +152,11 @@ class _Capture:
                 self.left_out.append(owner)
             if vt.value is not HANDLES:
                 self.changed.append(self._steps(tr, vt.source))
-        tr.mutations.clear()
+        tr.effects.mutations.clear()
 
     def _is_of_an_argument(self, tr: Trace, source: GuardNode | None) -> bool:
         root = source.root
-        return root.kind == ir.LOCAL and tr.analysis.values[root.arg] is not self.owner
+        return root.kind == ir.LOCAL and tr.root.values[root.arg] is not self.owner
 
     def refusal(self) -> UserError:
         """The error to raise because of the changes."""

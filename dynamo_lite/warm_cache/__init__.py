@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Artifacts",
-    "Version",
+    "StoredVersion",
     "clear",
     "directory",
     "export_to",
@@ -68,8 +68,9 @@ def revived(version: StoredVersion, make: Callable[[], T]) -> T | None:
     return store.attempt(version.path, make)
 
 
-def keep(tr: Trace, values: tuple[Any, ...], code: CodeType, needs_hook: bool, graph: Any, record: Any) -> Path | None:
+def keep(tr: Trace, region: Any, code: CodeType, needs_hook: bool, graph: Any) -> Path | None:
     """Write a version that has just been made, if another process could check it; its file."""
+    values, record = tr.root.values, tr.root.call.record
     payload = store.attempt_to_write(
         record.name,
         lambda: marshal.dumps(write(tr, values, code, needs_hook, graph, record)),
@@ -82,7 +83,7 @@ def keep(tr: Trace, values: tuple[Any, ...], code: CodeType, needs_hook: bool, g
         "guards": len(tr.guards),
         "breaks": len(record.breaks),
     }
-    key = keys.key(tr.function.__code__, values, tr.region.dynamic, tr.region.fullgraph)
+    key = keys.key(tr.root.function.__code__, values, region.dynamic, region.fullgraph)
     path = store.put(keys.build(), key, about, payload)
     if path is not None:
         STATS.cache_kept += 1

@@ -48,26 +48,26 @@ def write(
     record: Any,
 ) -> dict[str, Any]:
     """The data of one version. Raises `Refused`."""
-    if tr.process_bound is not None:
-        raise Refused(tr.process_bound)
+    if tr.heap.process_bound is not None:
+        raise Refused(tr.heap.process_bound)
     inputs = [] if graph is None else [i.source for i in graph.inputs]
     if any(source.kind == ir.MADE for source in inputs):
         raise Refused("a leaf that is made before the graph")
-    writer = Writer(tr.function, tr.guards, _needed(tr.guards, inputs), tr.recipes)
+    writer = Writer(tr.root.function, tr.guards, _needed(tr.guards, inputs), tr.heap.recipes)
     ambient = side.write_ambient(writer)
     _mention_functions(writer, values)
     arguments = _Arguments(writer)
     nodes = [(_parent(writer, node), node.kind, arguments(node)) for node in writer.nodes]
     guards = [_write_guard(writer, arguments, guard) for guard in tr.guards.guards]
     handed = [(n, source) for n, source in enumerate(inputs) if is_handed_over(source)]
-    files = _Files(writer, tr.function.__code__.co_filename)
+    files = _Files(writer, tr.root.function.__code__.co_filename)
     places = _Places()
     return {
         "nodes": nodes,
         "program": build_spec(tr.guards, [source for _, source in handed], arguments),
         "handed": (tuple([n for n, _ in handed]), handed_slots([source for _, source in handed])),
         "boxed": any(type(const) is GraphCall and const.boxed for const in code.co_consts),
-        "code": None if code is tr.function.__code__ else _write_code(files, code),
+        "code": None if code is tr.root.function.__code__ else _write_code(files, code),
         "needs_hook": needs_hook,
         "graph": None if graph is None else side.write_graph(graph, writer, places),
         "ambient": ambient,

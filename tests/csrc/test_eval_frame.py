@@ -1,10 +1,12 @@
 """The C part: callables, caches, argument binding, the frame hook, lifetimes. Needs no torch."""
 
+import ast
 import copy
 import functools
 import gc
 import inspect
 import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -15,6 +17,8 @@ import types
 import weakref
 
 import pytest
+
+from dynamo_lite import _eval_frame
 from dynamo_lite._eval_frame import (
     COMPILE,
     HAVE_HOOK,
@@ -30,7 +34,6 @@ from dynamo_lite._eval_frame import (
     Uncaptured,
     set_region,
 )
-
 from dynamo_lite.guards.kinds import KINDS
 from tests.helpers.classes import kinds_of_methods, with_wrapped_methods
 
@@ -1321,3 +1324,10 @@ def test_no_leaks_in_regions():
         assert region.optimize(make_counter(0))(1)[0] == "compiled"
 
     assert _soak(step, 20_000 if LONG else 300) < 50
+
+
+def test_the_stub_names_what_the_extension_defines():
+    stub = ast.parse((pathlib.Path(_eval_frame.__file__).parent / "_eval_frame.pyi").read_text())
+    named = {node.name for node in stub.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    named |= {node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)}
+    assert named == {name for name in vars(_eval_frame) if not name.startswith("__")}

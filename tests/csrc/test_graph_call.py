@@ -7,9 +7,9 @@ import weakref
 
 import pytest
 import torch
-from dynamo_lite._eval_frame import Cache, GraphCall, GuardProgram
 
 import dynamo_lite
+from dynamo_lite._eval_frame import Cache, GraphCall, GuardProgram
 from dynamo_lite.testing import CompileCounter
 
 X = torch.arange(6.0).reshape(2, 3)

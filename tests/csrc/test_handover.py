@@ -6,8 +6,8 @@ import types
 import weakref
 
 import pytest
-from dynamo_lite._eval_frame import HAVE_HOOK, Callable, Entry, GraphCall, GuardProgram, Region, set_region
 
+from dynamo_lite._eval_frame import HAVE_HOOK, Callable, Entry, GraphCall, GuardProgram, Region, set_region
 from dynamo_lite.guards.kinds import KINDS
 
 needs_hook_support = pytest.mark.skipif(not HAVE_HOOK, reason="no frame hook for this CPython")

@@ -7,9 +7,9 @@ from types import FunctionType
 
 import pytest
 import torch
-from dynamo_lite._eval_frame import Entry, GuardProgram, Region
 
 import dynamo_lite
+from dynamo_lite._eval_frame import Entry, GuardProgram, Region
 from dynamo_lite.config import config
 from dynamo_lite.guards.kinds import KINDS
 from dynamo_lite.testing import CompileCounter

@@ -11,7 +11,7 @@ def test_what_the_new_code_holds_keeps_its_identity_while_the_code_is_written(mo
     def assemble(self):
         alive = {id(each) for each in self.named}
         checked.append(len(self.loaded))
-        assert {*self.loaded, *self.sources, *self.updated} <= alive
+        assert {*self.loaded, *self.sources, *self.replay.updated} <= alive
         return original(self)
 
     original = codegen.Codegen.assemble

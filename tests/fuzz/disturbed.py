@@ -11,7 +11,6 @@ import sys
 import types
 
 from dynamo_lite._eval_frame import Uncaptured
-
 from dynamo_lite.exc import TorchDynamoException
 
 try:

@@ -53,7 +53,7 @@ def compare(op, args, kwargs):
     tr = StubTrace()
     tr.guards.local_names = [f"x{i}" for i in range(200)]
     result = call_in_graph(
-        tr.frame, op.op, [wrap(tr, a) for a in fresh(args)], {k: wrap(tr, a) for k, a in fresh(kwargs).items()}
+        tr.thread.frame, op.op, [wrap(tr, a) for a in fresh(args)], {k: wrap(tr, a) for k, a in fresh(kwargs).items()}
     )
     found = tensors_of(result)
     assert len(found) == len(expected)

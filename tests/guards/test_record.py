@@ -12,8 +12,8 @@ import types
 import weakref
 
 import pytest
-from dynamo_lite._eval_frame import GuardProgram
 
+from dynamo_lite._eval_frame import GuardProgram
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.mirror import Mirror

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
+from dynamo_lite.frontend.facts import Facts
 from dynamo_lite.graph.builder import GraphBuilder
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.eager_fallback import Place
@@ -17,13 +18,17 @@ from dynamo_lite.variables.torch.numpy import models  # noqa: F401
 class StubTrace:
     def __init__(self, dynamic=None, hints=None):
         backend = SimpleNamespace(dynamo_lite_computes=False)  # `run` calls the bare graph
-        self.region = SimpleNamespace(dynamic=dynamic, fullgraph=False, failing=set(), backend=backend)
-        self.analysis = SimpleNamespace(cut=(None, None), asks_by_node=False)
+        self.dynamic = dynamic
+        self.backend = backend
+        self.breaks_raise = False
+        self.failing_branches = set()
+        self.facts = Facts()
         self.dynamic_hints = {} if hints is None else hints
         self.guards = ir.GuardSet([f"x{i}" for i in range(20)])
         self.heap = {}
         place = Place(StubTrace.__init__.__code__, 1)
         self.frame = SimpleNamespace(tr=self, code=place.code, lineno=1, place=lambda: place, raises=self.raises)
+        self.thread = SimpleNamespace(frame=self.frame, here=self.here, failing_step=lambda: 0, functions=tuple)
         self.graph = GraphBuilder(self)
         self.state = self.graph.state
         self.n = 0
@@ -33,9 +38,6 @@ class StubTrace:
 
     def guard(self, source, kind, arg=None):
         self.guards.check(source, kind, arg, self.here())
-
-    def failing_step(self):
-        return 0
 
     def here(self):
         return ("file.py", 1)

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from dynamo_lite.isa import Op, lift, lift311, lift312, lift313, lift314, stack_effect
-from dynamo_lite.isa.canon import TERMINAL
+from dynamo_lite.isa.canon import NO_TARGET, TERMINAL
 from tests.isa.standard_library import library, library_codes
 
 # Opcodes that never stand in a code object's co_code.
@@ -39,7 +39,7 @@ def check_depths(lifted):
         if handler is not None:
             assert handler.depth <= depth
             visit(handler.target, handler.depth + handler.lasti + 1)
-        if instr.target is not None:
+        if instr.target != NO_TARGET:
             visit(instr.target, depth + stack_effect(instr, True))
         if instr.op not in TERMINAL:
             visit(index + 1, depth + stack_effect(instr, False))

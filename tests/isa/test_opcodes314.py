@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dynamo_lite.isa import Op, lift312, lift314, stack_effect
-from dynamo_lite.isa.canon import Instr
+from dynamo_lite.isa.canon import NO_TARGET, Instr
 from dynamo_lite.isa.rules import LiftError
 from tests.isa.opcodes314 import (
     CACHES,
@@ -53,7 +53,7 @@ class Context:
     kwnames = ()
 
     def __init__(self, *before):
-        self.instrs = [Instr(op, arg, None, 0, True, (1, 1, 0, 0)) for op, arg in before]
+        self.instrs = [Instr(op, arg, NO_TARGET, 0, True, (1, 1, 0, 0)) for op, arg in before]
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def parts(name, arg=0, *before):
 
 
 def effect(program, jump=False):
-    return sum(stack_effect(Instr(op, arg, None, 0, True, (None, None, None, None)), jump) for op, arg in program)
+    return sum(stack_effect(Instr(op, arg, NO_TARGET, 0, True, (None, None, None, None)), jump) for op, arg in program)
 
 
 def operands(name):

@@ -5,9 +5,9 @@ import pickle
 
 import pytest
 import torch
-from dynamo_lite._eval_frame import GuardProgram
 
 import dynamo_lite
+from dynamo_lite._eval_frame import GuardProgram
 from dynamo_lite.graph.serialized import StoredModule
 from dynamo_lite.guards import ir
 from dynamo_lite.record import STATS, log

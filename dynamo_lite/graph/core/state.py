@@ -277,11 +277,11 @@ class AmbientState(GraphEffect):
             self.initial[key] = before
         value = args[-1]
         if key == _DEFAULT_DTYPE:
-            self._dtype_step = self.builder.tr.failing_step()
+            self._dtype_step = self.builder.tr.thread.failing_step()
         try:
             function(*args)
         except (TypeError, RuntimeError) as error:
-            frame: Any = self.builder.tr.frame
+            frame: Any = self.builder.tr.thread.frame
             frame.raises_like(error)
         self._write_node(key, before, value)
         self._key = None

@@ -84,7 +84,7 @@ class Decisions:
             for operand in operands:
                 self._refuse_unknown(operand)
             answer = function(*[present(o) for o in operands])
-            self.made[key] = Decision(function, operands, answer, self.tr.here())
+            self.made[key] = Decision(function, operands, answer, self.tr.thread.here())
         return self.made[key].answer
 
     def value(self, number: object) -> Any:

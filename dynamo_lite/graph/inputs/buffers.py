@@ -18,7 +18,7 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.dynamism import dynamic_shapes
-from dynamo_lite.exc import Restart
+from dynamo_lite.exc import NumbersSeen, Restart
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.values import TensorValue
@@ -99,8 +99,8 @@ def ask(builder: GraphBuilder, values: Sequence[TensorValue]) -> None:
     hints = builder.tr.dynamic_hints
     new = [key for key in wanted if key not in hints]
     if new:
-        hints.update(dict.fromkeys(new, _ASKED))
-        raise Restart(f"the program reads {wanted[new[0]].path}")
+        why = f"the program reads {wanted[new[0]].path}"
+        raise Restart(why, fact=NumbersSeen(dict.fromkeys(new, _ASKED)))
 
 
 def _inputs_of(builder: GraphBuilder, value: TensorValue) -> list[tuple[Any, Any]]:
@@ -141,7 +141,7 @@ def truth(builder: GraphBuilder, value: TensorValue) -> bool | None:
         return None
     found = _evaluate(steps, [real for _, real in inputs])
     text = f"a comparison of {', '.join(source.path for source in sources)} is {found}"
-    builder.tr.guards.predicate(functools.partial(_holds, steps, found), sources, text, builder.tr.here())
+    builder.tr.guards.predicate(functools.partial(_holds, steps, found), sources, text, builder.tr.thread.here())
     return found
 
 

@@ -85,8 +85,8 @@ class Checks(GraphEffect):
     wrapper: Wrapper | None = None
 
     def __post_init__(self) -> None:
-        if self.builder is not None and not (self.builder.tr.region.fullgraph or config.error_on_graph_break):
-            self.failing = self.builder.tr.region.failing
+        if self.builder is not None:
+            self.failing = self.builder.tr.failing_branches
 
     def __bool__(self) -> bool:
         return bool(self.found)

@@ -106,7 +106,7 @@ class Leaves(GraphEffect):
         if value.is_fake and modes.fake_mode() is None:
             unsupported(FAKE_INPUTS, "leaf made of FakeTensors")
         leaf = self.made.setdefault(value, MadeLeaf())
-        leaf.step = self.builder.tr.failing_step()
+        leaf.step = self.builder.tr.thread.failing_step()
         return leaf
 
     def on_node(self, node: Node, outcome: Propagation, tensors: Sequence[TensorValue]) -> None:

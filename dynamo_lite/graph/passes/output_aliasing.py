@@ -78,7 +78,7 @@ class OutputAliasing(GraphEffect):
     def _has_following(self) -> bool:
         """Whether anything can be done after the graph: not if the backend only wants to have the graph, and computes nothing."""
         builder = self.builder
-        computes = getattr(builder.tr.region.backend, COMPUTES, True)
+        computes = getattr(builder.tr.backend, COMPUTES, True)
         return computes and not builder.state.has_inference and not any(map(_replaces_memory, builder.graph.nodes))
 
     def may_follow(self, value: TensorValue) -> bool:

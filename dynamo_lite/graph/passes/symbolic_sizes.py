@@ -18,7 +18,7 @@ from torch.fx import Node
 
 from dynamo_lite.config import config
 from dynamo_lite.dynamism import dynamic_shapes
-from dynamo_lite.exc import Mismatch, Refused, Restart
+from dynamo_lite.exc import Mismatch, NumbersSeen, Refused, Restart
 from dynamo_lite.graph.core.effect import GraphEffect
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.meta import meta_of_fake
@@ -60,9 +60,10 @@ class SymbolicSizes(GraphEffect):
 
     def without_floats(self, error: Exception) -> None:
         """The backend needs the floats of this graph as constants: have the frame analysed again."""
-        for source in self.needs_symbols().floats:
-            self.builder.tr.dynamic_hints[dynamic_shapes.NUMBER, source.steps] = dynamic_shapes.STATIC_FLOAT
-        raise Restart(f"a graph with floats that vary cannot be compiled: {error}")
+        constants = {
+            (dynamic_shapes.NUMBER, source.steps): dynamic_shapes.STATIC_FLOAT for source in self.needs_symbols().floats
+        }
+        raise Restart(f"a graph with floats that vary cannot be compiled: {error}", fact=NumbersSeen(constants))
 
     # -- at the end of the trace
 
@@ -84,7 +85,7 @@ class SymbolicSizes(GraphEffect):
         """Add the guards. Raises UserError for a broken `mark_dynamic`."""
         if self.known is not None:
             self.known.add_guards()
-            record = tr.analysis.record
+            record = tr.root.call.record
             record.specializations = self.known.specializations
             record.size_lines = self.known.env.functions_at
 
@@ -196,7 +197,7 @@ class _Paths:
         self.shapes = shapes
         self.values = values
         self.guards = self
-        self.analysis = self
+        self.root = self.thread = self
         self.source = shapes.guards.node
         self.here = lambda: None
         self.functions = tuple

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import GraphModule, Node
 
-from dynamo_lite.exc import Restart
+from dynamo_lite.exc import AskClassesByNode, Restart
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.effect import GraphEffect, Wrapper
 from dynamo_lite.graph.core.wrapper_tensors import (
@@ -53,7 +53,7 @@ class WrapperClasses(GraphEffect):
 
     def __post_init__(self) -> None:
         if self.builder is not None:
-            self.asks_by_node = self.builder.tr.analysis.asks_by_node
+            self.asks_by_node = self.builder.tr.facts.asks_by_node
 
     def meet(self, value: torch.Tensor, follow: Callable[[Any], None]) -> None:
         """A wrapper tensor comes into the graph: `follow(tr)` has the trace ask its class about torch functions, if that is code of the
@@ -67,8 +67,8 @@ class WrapperClasses(GraphEffect):
             with _C.DisableTorchFunctionSubclass():
                 self.runs_overrides = runs_code(value)
         if self.is_below and self.runs_overrides and not self.asks_by_node:
-            tr.analysis.asks_by_node = True
-            raise Restart(f"{type(value).__qualname__} is among classes whose `__torch_function__` the graph runs")
+            why = f"{type(value).__qualname__} is among classes whose `__torch_function__` the graph runs"
+            raise Restart(why, fact=AskClassesByNode())
 
     def finish(self, results: list[Node]) -> None:
         self.unseen = unseen_by_compilers(self.builder) or self.builder.propagator.mode.misled

@@ -109,8 +109,8 @@ class Symbols:
                 specialize_zero_one=config.specialize_zero_one,
                 duck_shape=None if config.use_duck_shape else False,  # None: as torch's own setting says
             )
-        self.env.here = tr.here
-        self.env.functions = tr.functions
+        self.env.here = tr.thread.here
+        self.env.functions = tr.thread.functions
         self.env.describe = self.describe
         self.env.given_up = self._give_up
         self.env.effort = Effort(config.symbolic_effort)
@@ -250,7 +250,7 @@ class Symbols:
 
     def _int_of(self, value: int, source: GuardNode | None) -> SymValue:
         self.made_for.append((source, (), ()))
-        if config.automatic_dynamic_shapes_mark_as == "unbacked" and self.tr.region.dynamic is None:
+        if config.automatic_dynamic_shapes_mark_as == "unbacked" and self.tr.dynamic is None:
             sym = self._unbacked(value, source, spoken(source, self.tr), None, None)
             return self.inputs[sym.node.expr]
         with without_compiler:

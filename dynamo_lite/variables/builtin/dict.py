@@ -124,14 +124,14 @@ class DictVariable(NativeVariable):
                 self.numbered = True
                 key, node = NumberKey(numbers[i]), (tr.source(source, ir.CALL, values_of), ir.INDEX, i)
             elif not is_constant_key(key):
-                key = key_of(tr.frame, tr.wrap(key, tr.source(source, ir.DICT_KEY, i)))
+                key = key_of(tr.thread.frame, tr.wrap(key, tr.source(source, ir.DICT_KEY, i)))
                 if runs_program(key):  # found by its place: nobody but the program may look it up
                     node = (tr.source(source, ir.CALL, values_of), ir.INDEX, i)
             items[key] = tr.wrap(real, tr.source(*node)) if value is None else value
         self.original = dict(items)
         for key, (deleted, value) in self.pending.items():
             if numbers:
-                key = number_key(tr.frame, ConstantVariable(key), items)
+                key = number_key(tr.thread.frame, ConstantVariable(key), items)
             if deleted or value is None:
                 items.pop(key, None)
             if value is not None:
@@ -220,7 +220,7 @@ class DictVariable(NativeVariable):
         if type(key) is NumberKey:
             self.numbered = True
         if self.source is not None:
-            tx.tr.mutating(self)
+            tx.tr.effects.mutating(self)
             if "items" not in self.__dict__ and is_constant_key(key):
                 deleted, previous = self.pending.get(key, (False, value))
                 if previous is None:

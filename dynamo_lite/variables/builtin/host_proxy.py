@@ -133,7 +133,7 @@ _OBJECT_METHODS = {
 
 def stand_class(tx: Frame, cls: type) -> type:
     """The class of stands for instances of `cls`."""
-    known = tx.tr.stand_classes
+    known = tx.tr.classes.stands
     found = known.get(cls)
     if found is None:
         found = known[cls] = _make_class(cls)
@@ -204,7 +204,7 @@ def call_host(
 def run_host(tx: Frame, function: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> VariableTracker:
     """The same on what stands for the arguments already."""
     if any(type(a) in (set, frozenset) for a in args):
-        tx.tr.bound_to_process("the order of a set")
+        tx.tr.heap.bind_to_process("the order of a set")
     try:
         result = function(*args, **(kwargs or {}))
     except _Escape as escape:

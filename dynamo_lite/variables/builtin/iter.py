@@ -344,7 +344,7 @@ class SourcedIterator(IteratorVariable):
     def take(self, tx: Frame) -> VariableTracker | None:
         tr, k = tx.tr, self.consumed
         self._check_container(tx)
-        tr.mutating(self)
+        tr.effects.mutating(self)
         if k >= len(self.items):
             tr.guard(self.node, ir.LEN, len(self.items))
             self.done = True

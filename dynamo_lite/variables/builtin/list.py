@@ -183,7 +183,7 @@ def iterate(tx: Frame, iterable: VariableTracker) -> list[VariableTracker]:
 @method(list.append)
 def list_append(tx: Frame, self: ListVariable, object: VariableTracker, /) -> VariableTracker:
     if self.source is not None:
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
     self.items.append(object)
     return NONE
 

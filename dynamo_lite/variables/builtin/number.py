@@ -89,7 +89,7 @@ def constant_hash(vt: ConstantVariable, tx: Frame) -> VariableTracker:
     if type(vt.value) in (float, complex):
         return float_hash(tx, vt)
     if not isinstance(vt.value, int):
-        tx.tr.bound_to_process(f"the hash of a {qualname_of(type(vt.value))}")
+        tx.tr.heap.bind_to_process(f"the hash of a {qualname_of(type(vt.value))}")
     return fold(tx, hash, [vt], {})
 
 

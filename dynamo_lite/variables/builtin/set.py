@@ -104,7 +104,8 @@ class SetVariable(NativeVariable):
         else:
             tr.guard(node, ir.LEN, len(elements))
             keys = [
-                key_of(tr.frame, tr.wrap(element, tr.source(node, ir.INDEX, i))) for i, element in enumerate(elements)
+                key_of(tr.thread.frame, tr.wrap(element, tr.source(node, ir.INDEX, i)))
+                for i, element in enumerate(elements)
             ]
             items = base(keys)
             if len(items) == len(keys) and any(map(operator.is_not, items, keys)):
@@ -177,7 +178,7 @@ class SetVariable(NativeVariable):
     def order_shows(self, tr: Trace) -> None:
         """Note that the order of a set of texts or objects differs from process to process. That of one from outside is guarded."""
         if (self.source is None or self.mutated) and not all(type(key) is int for key in self.items):
-            tr.bound_to_process("the order of a set")
+            tr.heap.bind_to_process("the order of a set")
 
     # -- slots
 
@@ -288,7 +289,7 @@ class FrozenSetVariable(SetVariable):
     def tp_hash(self, tx: Frame) -> VariableTracker:
         """`frozenset_hash`: of the hashes in the table, and only once."""
         if self.hash is None:
-            tx.tr.bound_to_process("the hash of a set")
+            tx.tr.heap.bind_to_process("the hash of a set")
             self.hash = ConstantVariable(hash(frozenset([_Hash(key_hash(tx, key)) for key in self.items])))
         return self.hash
 

@@ -177,7 +177,7 @@ class RangeVariable(NativeVariable):
     def tp_iter(self, tx: Frame) -> VariableTracker:
         if not self.varies:
             return ConstantIterator(self, self.value)
-        if tx.step in tx.tr.analysis.open_ranges:
+        if tx.step in tx.tr.facts.open_ranges:
             return OpenRangeIterator(self)
         iterator = ConstantIterator(self, self.value)
         iterator.made_at = tx.step

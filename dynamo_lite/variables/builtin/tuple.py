@@ -195,7 +195,7 @@ def tuple_new(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None 
     if real is tuple:
         return new_tuple(tx, cls, iterable)
     items = [] if iterable is None else iterate(tx, iterable)
-    if not tx.tr.is_new_class(real) and is_plain_subclass(real):
+    if not tx.tr.classes.is_new(real) and is_plain_subclass(real):
         _guard_class(tx.tr, real)
         return TupleVariable(items, real)
     instance = tx.tr.new_instance(tx, real)

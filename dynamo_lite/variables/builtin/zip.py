@@ -210,7 +210,7 @@ class EnumerateVariable(IteratorVariable):
             item = iter_next(tx, self.iterator)
         else:
             item = self.iterator.take(tx)
-            tx.tr.mutating(self)
+            tx.tr.effects.mutating(self)
             self.consumed += 1
         if item is None:
             return None

@@ -59,15 +59,15 @@ class ForeignGeneratorVariable(PlainObject):
         node = tr.source(self.source, ir.CALL, unstarted_parts)
         tr.guard(node, ir.LEN, len(parts))
         function, *variables = (tr.wrap(part, tr.source(node, ir.INDEX, i)) for i, part in enumerate(parts))
-        tr.mutating(self)
-        self.followed_at = tr.failing_step()
+        tr.effects.mutating(self)
+        self.followed_at = tr.thread.failing_step()
         frame = type(tx)(tr, function, [], tx, False)
         for slot, variable in zip(_bound_slots(frame), variables, strict=False):  # the rest are free variables
             frame.locals[slot] = variable
         frame.cur = next(i for i, instr in enumerate(frame.lifted.instrs) if instr.op is Op.RETURN_GENERATOR)
         frame.ip = frame.cur + 1
         frame.generator = GeneratorVariable(frame)
-        del tr.generators[id(frame.generator)]  # the real one lives as long as the program keeps it
+        del tr.lifetimes.generators[id(frame.generator)]  # the real one lives as long as the program keeps it
         return frame.generator
 
     def emit_update(self, cg: Codegen) -> None:

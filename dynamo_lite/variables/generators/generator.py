@@ -81,8 +81,8 @@ class GeneratorVariable(PlainObject):
         self.function = frame.function
         self.kind = _kind(frame.code.co_flags)
         # A real coroutine may note the frames that make it: all of them have to be real.
-        self.made_at = frame.eager_step() if self.kind is COROUTINE else frame.tr.failing_step(frame.parent)
-        frame.tr.generators[id(self)] = self
+        self.made_at = frame.eager_step() if self.kind is COROUTINE else frame.tr.thread.failing_step(frame.parent)
+        frame.tr.lifetimes.generators[id(self)] = self
 
     def python_type(self) -> type:
         return self.kind.cls
@@ -147,8 +147,8 @@ class GeneratorVariable(PlainObject):
         self.started = self.running = True
         self.suspended = False
         state = self.exc_state
-        outer, state.previous, tr.exc_state = tr.exc_state, tr.exc_state, state
-        tr.enter(self.function)
+        outer, state.previous, tr.thread.exc_info = tr.thread.exc_info, tr.thread.exc_info, state
+        tr.thread.enter(self.function)
         try:
             if exc is None:
                 frame.push(value)
@@ -159,14 +159,14 @@ class GeneratorVariable(PlainObject):
                     raise ObservedException(exc)
             return frame.run()
         finally:
-            tr.depth -= 1
-            tr.exc_state = outer
+            tr.thread.depth -= 1
+            tr.thread.exc_info = outer
             state.previous = None
             self.running = False
             if self.suspended and self.ends_with_effects():
-                tr.unclosed[id(self)] = self
+                tr.lifetimes.unclosed[id(self)] = self
             else:
-                tr.unclosed.pop(id(self), None)
+                tr.lifetimes.unclosed.pop(id(self), None)
 
     def throw(self, tx: Frame, thrown: Thrown, close_on_exit: bool = True) -> tuple[bool, VariableTracker]:
         """`_gen_throw`: into what a `yield from` waits for, else at the yield."""

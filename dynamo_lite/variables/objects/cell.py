@@ -62,7 +62,7 @@ class CellVariable(VariableTracker):
 
     def set(self, tx: Frame, content: VariableTracker | None) -> None:
         """Store a tracker; None empties the cell."""
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         self.content = content
 
     def item_at(self, kind: int, arg: object) -> Any:

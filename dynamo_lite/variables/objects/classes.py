@@ -169,7 +169,7 @@ class NewTypeVariable(TypeVariable):
             tx.raises_like(error)
         if descriptor not in IN_DICT:
             self.kept[descriptor] = value
-            tx.tr.type_attributes.clear()  # it may have been `__bases__`
+            tx.tr.classes.attributes.clear()  # it may have been `__bases__`
         elif value is not None:
             self.put(tx, descriptor.__name__, value)
         else:
@@ -262,7 +262,7 @@ def new_class_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | No
     """`type_attribute` for a class made by the traced code."""
     tr = tx.tr
     for base in mro_of(cls):
-        tracker = tr.new_classes.get(id(base))
+        tracker = tr.classes.new.get(id(base))
         if tracker is None:
             found = type_attribute(tx, base, name)  # guards that the base keeps its own
             if name in dict_of(base):
@@ -382,6 +382,6 @@ class NewWeakrefDescriptorVariable(_OfNewClass, InstanceDictDescriptorVariable):
     def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None:
             return self
-        if obj.source is not None or id(obj) in tx.tr.proxies:
+        if obj.source is not None or id(obj) in tx.tr.lifetimes.proxies:
             return unsupported("weakref", f"{obj.describe()}.__weakref__")
-        return tx.tr.references.get(id(obj), NONE)
+        return tx.tr.lifetimes.references.get(id(obj), NONE)

@@ -83,7 +83,7 @@ class ExceptionVariable(InstanceVariable):
 
     def put(self, tx: Frame, name: str, value: VariableTracker) -> None:
         """Set one of the C-level members."""
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         if name == "__context__":
             self.context_pending = None
         self.state[name] = value
@@ -96,13 +96,13 @@ class ExceptionVariable(InstanceVariable):
 
     def chain(self, tx: Frame) -> None:
         """The context that `_PyErr_SetObject` gives: the exception being handled."""
-        handled = tx.tr.handled
+        handled = tx.tr.thread.handled
         if handled is not None:
             self._chain_to(tx, handled)
         elif self.source is None:
             self.context_pending = tx.tr
         else:
-            outer = tx.tr.outer_exception()
+            outer = tx.tr.thread.outer_exception()
             if outer is not None:
                 self._chain_to(tx, outer)
 
@@ -127,14 +127,14 @@ class ExceptionVariable(InstanceVariable):
     def settle_context(self) -> None:
         """Find out what the caller handles."""
         tr, self.context_pending = self.context_pending, None
-        outer = tr.outer_exception()
+        outer = tr.thread.outer_exception()
         if outer is not None:
             self.state["__context__"] = outer
             self.written["__context__"] = None
 
     def names(self, tr: Trace) -> None:
         """The message that was put together last is this exception's."""
-        self.named, tr.named = self.named + tr.named, []
+        self.named, tr.classes.named = self.named + tr.classes.named, []
 
     def show_names(self) -> None:
         """From now on the program can read the message. (It never sees an exception that native code handles, as `hasattr` does.)"""
@@ -207,23 +207,16 @@ def exception_from(tx: Frame, error: BaseException) -> ExceptionVariable:
     cls = type(error)
     if isinstance(error, WITH_MEMBERS):
         unsupported("exception-unrepresentable", f"{name_of(cls)}: {error}")
-    exc = make_exception(tx, cls, _modelled(tx, error, error.args))
+    exc = make_exception(tx, cls, [tx.tr.wrap_new(arg) for arg in error.args])
     attributes = getattr(error, "__dict__", None) or {}
     dictionary = exc.instance_dict(tx) if attributes else None
-    for name, value in zip(attributes, _modelled(tx, error, attributes.values()), strict=True):
+    for name, value in zip(attributes, map(tx.tr.wrap_new, attributes.values()), strict=True):
         dictionary.mp_ass_subscript(tx, ConstantVariable(name), value)
     if error.__cause__ is not None:
         cause = exception_from(tx, error.__cause__)
         exc.put(tx, "__context__", cause)
         exc.set_cause(tx, cause)
     return exc
-
-
-def _modelled(tx: Frame, error: BaseException, values: Any) -> list[VariableTracker]:
-    models = [tx.tr.wrap_new(value) for value in values]
-    if any(model is None for model in models):
-        unsupported("exception-unrepresentable", f"{type(error).__name__}: {error}")
-    return models
 
 
 def _subclasses(cls: type) -> list[type]:
@@ -278,7 +271,7 @@ def exception_match(tx: Frame, exc: VariableTracker, target: VariableTracker) ->
 def raise_varargs(tx: Frame, exc: VariableTracker | None = None, cause: VariableTracker | None = None) -> NoReturn:
     """RAISE_VARARGS (`do_raise`)."""
     if exc is None:
-        active = tx.tr.active_exception()
+        active = tx.tr.thread.active_exception()
         if active is None:
             tx.raises(RuntimeError, "No active exception to reraise")
         raise ObservedException(active)

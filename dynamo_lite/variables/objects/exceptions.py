@@ -164,7 +164,7 @@ def add_note(tx: Frame, self: ExceptionVariable, note: VariableTracker) -> None:
         set_attr(tx, self, "__notes__", notes)
     if not isinstance(notes, ListVariable):
         tx.raises(TypeError, "Cannot add note: __notes__ is not a list")
-    tx.tr.mutating(notes)
+    tx.tr.effects.mutating(notes)
     notes.items.append(note)
 
 

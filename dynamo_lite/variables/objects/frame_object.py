@@ -64,7 +64,7 @@ def caller(tx: Frame, depth: int) -> Any:
 
 def frame_object(tx: Frame, frame: object) -> VariableTracker:
     """The one object of a traced frame."""
-    known = tx.tr.frame_objects
+    known = tx.tr.lifetimes.frame_objects
     found = known.get(id(frame))
     if found is None:
         found = known[id(frame)] = FrameVariable(frame)

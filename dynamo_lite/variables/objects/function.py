@@ -156,7 +156,7 @@ class FunctionVariable(PlainObject):
         """Store an attribute that C keeps in the function object."""
         if "__annotate__" in self.made and name == "__annotations__":
             del self.made["__annotate__"]
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         self.made[name] = value
 
     # -- codegen
@@ -290,7 +290,7 @@ def make_function(
 
 @builds(types.FunctionType)
 def build_function(tr: Trace, value: types.FunctionType, source: GuardNode | None) -> FunctionVariable:
-    namespace = tr.namespace_of(value)
+    namespace = tr.heap.namespace_of(value)
     if source.kind != ir.CONST or not namespace.is_fixed:
         tr.guard(tr.source(source, ir.FUNC_CODE, None), ir.IS, value.__code__)
     closure = []
@@ -363,11 +363,11 @@ class MethodVariable(VariableTracker):
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if op not in ("==", "!=") or not isinstance(other, MethodVariable):
             return ConstantVariable(NotImplemented)
-        same = tx.tr.same_object(self.self, other.self) and tx.tr.same_object(self.function, other.function)
+        same = tx.tr.heap.same_object(self.self, other.self) and tx.tr.heap.same_object(self.function, other.function)
         return ConstantVariable(same is (op == "=="))
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
     def emit_new(self, cg: Codegen) -> None:
         if is_none(self.self):

@@ -145,7 +145,7 @@ class InstanceVariable(UserSlots):
             unsupported("mutation-of-unknown-object", f"{self.describe()}.__dict__")
         if value is before:
             return
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         if type(before) is InstanceDictVariable:
             before.__class__ = DictVariable  # it no longer comes with the object
         self.dict, self.dict_replaced = value, True
@@ -164,7 +164,7 @@ class InstanceVariable(UserSlots):
         except TypeError as error:
             tx.raises_like(error)
         self.instance_dict(tx)
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         self.cls = cls
         if self.source is not None:
             self.class_replaced = value
@@ -189,7 +189,7 @@ class InstanceVariable(UserSlots):
     def set_slot(self, tx: Frame, descriptor: Any, value: VariableTracker | None) -> None:
         """Store or delete a `__slots__` member."""
         self.get_slot(tx, descriptor)  # what was there says how to replay a deletion
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         self.slots[descriptor] = value
         self.__dict__.setdefault("written_slots", set()).add(descriptor)
 
@@ -329,7 +329,7 @@ class InstanceVariable(UserSlots):
             value = self.slots[descriptor]
             if value is None and (descriptor in empty or self.source is None):
                 continue
-            if id(descriptor.__objclass__) in cg.tr.new_classes:
+            if id(descriptor.__objclass__) in cg.tr.classes.new:
                 cg.asm.push_callable(lambda d=descriptor: _load_setter(cg, d))
                 cg.load(self)
                 cg.load(value)
@@ -422,7 +422,7 @@ def object_init(tx: Frame, self: VariableTracker, /, *args: VariableTracker, **k
 
 @method(object.__eq__)
 def object_eq(tx: Frame, self: VariableTracker, other: VariableTracker) -> VariableTracker:
-    return ConstantVariable(True if tx.tr.same_object(self, other) else NotImplemented)
+    return ConstantVariable(True if tx.tr.heap.same_object(self, other) else NotImplemented)
 
 
 @method(object.__ne__)
@@ -443,7 +443,7 @@ for _name in ("__lt__", "__le__", "__gt__", "__ge__"):
 
 @method(object.__hash__)
 def object_hash(tx: Frame, self: VariableTracker) -> VariableTracker:
-    return tx.tr.identity_hash(self)
+    return tx.tr.heap.identity_hash(self)
 
 
 @method(object.__repr__)

@@ -142,7 +142,7 @@ def _bases(tx: Frame, cls: VariableTracker) -> Any:
 
 
 def _abstract_issubclass(tx: Frame, derived: VariableTracker, cls: VariableTracker) -> bool:
-    while not tx.tr.same_object(derived, cls):
+    while not tx.tr.heap.same_object(derived, cls):
         bases = _bases(tx, derived)
         if not bases:
             return False
@@ -176,7 +176,7 @@ def abc_init(tx: Frame, cls: TypeVariable, /) -> None:
         unsupported("mutation-of-class", f"{cls.describe()}._abc_impl")
     names = [name for name, value in list(cls.attributes.items.items()) if _is_abstract(tx, value)]
     for base in mro_of(cls.value)[1:]:
-        for name in getattr(base, "__abstractmethods__", ()) if id(base) not in tx.tr.new_classes else _own(tx, base):
+        for name in getattr(base, "__abstractmethods__", ()) if id(base) not in tx.tr.classes.new else _own(tx, base):
             found = optional_attr(tx, cls, name)
             if name not in names and found is not None and _is_abstract(tx, found):
                 names.append(name)
@@ -191,7 +191,7 @@ def abc_init(tx: Frame, cls: TypeVariable, /) -> None:
 
 
 def _own(tx: Frame, base: type) -> Any:
-    found = tx.tr.new_classes[id(base)].own("__abstractmethods__")
+    found = tx.tr.classes.new[id(base)].own("__abstractmethods__")
     return [v.value for v in tx.tr.unpack(tx, found)] if found is not None else ()
 
 
@@ -266,7 +266,7 @@ def _abc_subclasscheck(tx: Frame, cls: TypeVariable, subclass: VariableTracker) 
 def _guard_answer(tx: Frame, abstract: type, cls: type, answer: bool) -> None:
     """Have the guards ask again, if the answer may be another one: classes are registered at any time, and stay so in this process. A
     version of another process may be for a class that is registered there."""
-    if tx.tr.is_new_class(abstract) or tx.tr.is_new_class(cls):
+    if tx.tr.classes.is_new(abstract) or tx.tr.classes.is_new(cls):
         return
     if answer and (_is_of_python(abstract, cls) or not _is_by_registration(tx, abstract, cls)):
         return

@@ -93,10 +93,10 @@ class GlobalsNamespace(VariableTracker):
             unsupported(
                 "mutation-of-unknown-object", f"a global of a module whose dictionary is in use: {other.describe()}"
             )
-        for namespace in tx.tr.namespaces.values():
+        for namespace in tx.tr.heap.namespaces.values():
             if namespace.builtins is self:
                 namespace.from_builtins.clear()
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
 
     def delete(self, tx: Frame, name: str) -> bool:
         """DELETE_GLOBAL; False if the name is not there."""
@@ -169,7 +169,7 @@ class ModuleVariable(VariableTracker):
     def plain_getattr(self, tx: Frame, name: str) -> VariableTracker:
         """`module_getattro`, then the `__getattr__` of a class derived from `module` (`slot_tp_getattr_hook`)."""
         cls = type(self.value)
-        namespace = tx.tr.namespace(self.names)
+        namespace = tx.tr.heap.namespace(self.names)
         if name == "__dict__":
             return tx.tr.wrap(self.names, tx.tr.constant_source(self.names))
         attribute = type_attribute(tx, cls, name) if cls is not types.ModuleType else None
@@ -213,7 +213,7 @@ class ModuleVariable(VariableTracker):
 
     def plain_setattr(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         """`PyObject_GenericSetAttr`."""
-        namespace = tx.tr.namespace(self.names)
+        namespace = tx.tr.heap.namespace(self.names)
         attribute = type_attribute(tx, type(self.value), name)
         if attribute is not None and attribute.tp_descr_set is not None:
             attribute.tp_descr_set(tx, self, value)

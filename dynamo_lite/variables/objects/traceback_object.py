@@ -179,7 +179,7 @@ def clear_frames(tx: Frame, tb: VariableTracker) -> None:
     while isinstance(tb, TracebackVariable):
         tb = tb.next
     if isinstance(tb, SourcedTracebackVariable):
-        tx.tr.mutating(tb)
+        tx.tr.effects.mutating(tb)
 
 
 def is_traceback(v: VariableTracker) -> bool:

@@ -117,12 +117,12 @@ class TypeVariable(VariableTracker):
         self._write(tx, name, value)
 
     def _write(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         if value is None:
             node = tx.tr.source(tx.tr.constant_source(self.value), ir.CALL, namespace_of)
             tx.tr.guard(node, ir.HAS_KEY if name in self.value.__dict__ else ir.LACKS_KEY, name)
-        tx.tr.written_classes[id(self.value)] = self
-        tx.tr.written_names.add(name)
+        tx.tr.classes.written[id(self.value)] = self
+        tx.tr.classes.written_names.add(name)
         self.written = {**self.written, name: value}
         forget(tx.tr, name)
 
@@ -178,7 +178,7 @@ class TypeVariable(VariableTracker):
         return NOT_IMPLEMENTED
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
         """`type_repr`."""

@@ -107,7 +107,7 @@ def calculate_metaclass(tx: Frame, meta: type, bases: Any) -> type:
 
 def _guard_mro(tr: Trace, cls: type) -> None:
     """The order of lookups in a class made here is that of its bases, which an assignment to `__bases__` changes."""
-    if not is_heap_type(cls) or tr.is_new_class(cls):
+    if not is_heap_type(cls) or tr.classes.is_new(cls):
         return
     node = tr.source(tr.constant_source(cls), ir.ATTR, "__mro__")
     tr.guard(node, ir.LEN, len(mro_of(cls)))
@@ -142,7 +142,7 @@ def make_class(
         return tx.raises_like(error, [b.value for b in bases])
     made = (NewTypeVariable if meta is type else NewMetaTypeVariable)(stand_in, bases, template)
     register_stand_in(stand_in)
-    tx.tr.new_classes[id(stand_in)] = made
+    tx.tr.classes.new[id(stand_in)] = made
     _fill_attributes(tx, made, attributes)
     made.shadowed = {name for name in attributes if name not in _SETTABLE and _is_shadowed(tx, meta, name)}
     if cell is not None:
@@ -264,7 +264,7 @@ def subclasses_of(cls: type) -> list[type]:
 def visible_subclasses(tx: Frame, cls: type) -> list[type]:
     """Those, and the stand-ins of the classes that this trace has made."""
     found = type.__subclasses__(cls)
-    return [sub for sub in found if id(sub) not in STAND_INS or id(sub) in tx.tr.new_classes]
+    return [sub for sub in found if id(sub) not in STAND_INS or id(sub) in tx.tr.classes.new]
 
 
 def _same_classes(expected: list[type]) -> Callable[[list[type]], bool]:

@@ -71,7 +71,7 @@ def is_alive(tx: Frame, target: VariableTracker) -> bool:
     tr = tx.tr
     node = target.source
     if node is None:
-        return target.is_python_constant() or tr.is_reachable(target)
+        return target.is_python_constant() or tr.lifetimes.is_reachable(target)
     if node.kind == ir.CONST or issubclass(type(target.value), types.ModuleType) or is_module_level(target.value):
         return True
     through_reference = False
@@ -80,8 +80,10 @@ def is_alive(tx: Frame, target: VariableTracker) -> bool:
         node = node.parent
     if not through_reference and node.kind != ir.LOCAL:
         return True
-    slots = range(len(tr.arguments)) if through_reference else [node.arg]
-    return all(still_held(tx, slot, target) for slot in slots) or (through_reference and tr.is_reachable(target))
+    slots = range(len(tr.root.arguments)) if through_reference else [node.arg]
+    return all(still_held(tx, slot, target) for slot in slots) or (
+        through_reference and tr.lifetimes.is_reachable(target)
+    )
 
 
 def still_held(tx: Frame, slot: int, target: VariableTracker) -> bool:
@@ -95,7 +97,7 @@ def still_held(tx: Frame, slot: int, target: VariableTracker) -> bool:
         # What a continuation is handed on top of the program's variables: it must have got into one of these.
         variables = [v for v, name in zip(frame.locals, names, strict=True) if not name.startswith("__")]
         return any(_content(v) is target for v in [*variables, *frame.stack])
-    return any(_content(v) is frame.tr.arguments[slot] for v in variables)
+    return any(_content(v) is frame.tr.root.arguments[slot] for v in variables)
 
 
 def _content(v: Any) -> Any:
@@ -104,7 +106,7 @@ def _content(v: Any) -> Any:
 
 def check_left_frames(tx: Frame, target: VariableTracker) -> None:
     """A traceback holds the variables of its frames: those that generated code makes for one hold none."""
-    for frame in tx.tr.frame_objects.values():
+    for frame in tx.tr.lifetimes.frame_objects.values():
         if frame.raise_step >= 0 and any(_content(v) is target for v in frame.frame.locals):
             frame.needs_real_frames(f"{target.describe()}, which a traceback may hold")
 
@@ -115,8 +117,8 @@ def may_be_called_back(tx: Frame, target: VariableTracker) -> bool:
     node = target.source
     if node is None:
         return True
-    names = tx.tr.root_frame.lifted.local_names
-    return node.kind == ir.LOCAL and is_resumed(tx.tr.root_frame.code) and names[node.arg].startswith("__")
+    names = tx.tr.root.frame.lifted.local_names
+    return node.kind == ir.LOCAL and is_resumed(tx.tr.root.frame.code) and names[node.arg].startswith("__")
 
 
 def check_referable(tx: Frame, target: VariableTracker) -> None:
@@ -188,8 +190,7 @@ def canonical(tx: Frame, table: dict[int, Any], model: type[Weak], target: Varia
         found = table[id(target)] = model(target)
         real = None if target.source is None else existing(target.value, found.cls)
         if real is not None:  # another path may lead to it
-            tx.tr.keep_alive.append(real)
-            found = table[id(target)] = tx.tr.heap.setdefault(id(real), found)
+            found = table[id(target)] = tx.tr.heap.add(real, found)
     return found
 
 
@@ -208,7 +209,7 @@ def new_weakref(
     callback = known_callback(tx, object, callback)
     if callback is not None:
         return WeakRefVariable(object, callback)
-    return canonical(tx, tx.tr.references, WeakRefVariable, object)
+    return canonical(tx, tx.tr.lifetimes.references, WeakRefVariable, object)
 
 
 def referent(reference: Any) -> Any:
@@ -316,7 +317,7 @@ def weakref_proxy(tx: Frame, object: VariableTracker, callback: VariableTracker 
     callback = known_callback(tx, object, callback)
     if callback is not None:
         return ProxyVariable(object, callback)
-    return canonical(tx, tx.tr.proxies, ProxyVariable, object)
+    return canonical(tx, tx.tr.lifetimes.proxies, ProxyVariable, object)
 
 
 def proxied(proxy: Any) -> Any:

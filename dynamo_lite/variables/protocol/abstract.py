@@ -98,7 +98,7 @@ def type_name(v: VariableTracker) -> str:
 def message_name(cls: type) -> str:
     """The `__name__` of a class, for the same use."""
     if running.trace is not None and can_change(cls):
-        running.trace.named.append(cls)
+        running.trace.classes.named.append(cls)
     return name_of(cls)
 
 
@@ -115,7 +115,7 @@ def class_path(cls: type) -> str:
 def guarded_name(cls: type, read: Callable[[type], Any]) -> Any:
     """One of the names of a class. An assignment to a name does not change the version of the class: a guard reads it at each call."""
     tr, name = running.trace, read(cls)
-    if tr is not None and can_change(cls) and not tr.is_new_class(cls):
+    if tr is not None and can_change(cls) and not tr.classes.is_new(cls):
         # A metaclass may compute the attribute; without one, C reads it.
         path = (ir.ATTR, _ATTRIBUTES[read]) if type(cls) is type else (ir.CALL, read)
         tr.guard(tr.source(tr.constant_source(cls), *path), ir.EQUALS if type(name) is str else ir.IS, name)
@@ -135,7 +135,7 @@ _ATTRIBUTES: dict[Callable[[type], Any], str] = {
 def known_mro(tx: Frame, cls: type) -> tuple[type, ...] | None:
     """`tp_mro`; a class of the program is to have the same at the next call. None while the class is being made."""
     mro = mro_of(cls)
-    if mro is not None and can_change(cls) and not tx.tr.is_new_class(cls):
+    if mro is not None and can_change(cls) and not tx.tr.classes.is_new(cls):
         tx.tr.guards.same_mro(cls)
     return mro
 
@@ -271,15 +271,15 @@ def richcompare(tx: Frame, v: VariableTracker, w: VariableTracker, op: str) -> V
 
 def is_same(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
     """`v is w`. One object has one tracker, so identity of trackers is identity of objects, constants aside."""
-    return ConstantVariable(tx.tr.same_object(v, w))
+    return ConstantVariable(tx.tr.heap.same_object(v, w))
 
 
 def equal(tx: Frame, v: VariableTracker, w: VariableTracker) -> bool:
     """`PyObject_RichCompareBool(v, w, Py_EQ)`: identity implies equality."""
     if not v.is_symbolic and not w.is_symbolic:
         if _is_nan(v) and _is_nan(w):
-            return tx.tr.identical(v, w)
-        if tx.tr.same_object(v, w):
+            return tx.tr.heap.identical(v, w)
+        if tx.tr.heap.same_object(v, w):
             return True
     return is_true(tx, richcompare(tx, v, w, "=="))
 
@@ -415,10 +415,10 @@ def get_iter(tx: Frame, v: VariableTracker) -> VariableTracker:
 def iter_next(tx: Frame, iterator: VariableTracker) -> VariableTracker | None:
     """`PyIter_Next`: the next item, or None at the end (StopIteration swallowed)."""
     step = iterator.tp_iternext
-    tr = tx.tr
-    tr.items += 1
-    if tr.items > tr.max_items:
-        tr.too_many_items()
+    budget = tx.tr.budget
+    budget.items += 1
+    if budget.items > budget.max_items:
+        budget.too_many_items()
     if step is None:  # `__next__` was deleted since
         return tx.raises(TypeError, f"'{type_name(iterator)}' object is not an iterator")
     try:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import ArgumentRead, NotConstant
+from dynamo_lite.exc import NotConstant, ReadArguments, Restart
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
+    from dynamo_lite.variables.objects.exception_instance import ExceptionVariable
 
 
 class _Missing:
@@ -63,7 +64,7 @@ class ObservedException(Exception):
     Attributes: `exc`, the tracker of the exception instance.
     """
 
-    def __init__(self, exc: VariableTracker) -> None:
+    def __init__(self, exc: ExceptionVariable) -> None:
         super().__init__(exc)
         self.exc = exc
 
@@ -447,13 +448,9 @@ def load_filled(cg: Codegen, vt: VariableTracker) -> None:
     next looks at them."""
     cg.load(vt)
     if vt.mutated:
-        cg.update(vt)
-        return
-    for i, other in enumerate(cg.fills):
-        if other is vt:
-            del cg.fills[i]
-            vt.emit_fill(cg)
-            break
+        cg.replay.update(cg, vt)
+    else:
+        cg.replay.fill_now(cg, vt)
 
 
 _set_class = object.__dict__["__class__"].__set__
@@ -478,7 +475,7 @@ class LazyVariable:
 
     def _realize(self) -> type:
         if UNREAD in self.__dict__:
-            raise ArgumentRead("an argument was looked at without being read from its variable")
+            raise Restart("an argument was looked at without being read from its variable", fact=ReadArguments())
         if "_lazy" not in self.__dict__:
             # Searches for leaks call `isinstance` on all objects of the garbage collector, those of a finished run included.
             raise AttributeError("the run that this value belonged to is over")
@@ -506,7 +503,7 @@ class LazyVariable:
 
 UNREAD = "_unread"
 """In the dictionary of a lazy value: an argument that the frame has not read so far. Another variable may hold the same object, and its
-model; this one becomes that model when the variable is read (`Trace.read_argument`)."""
+model; this one becomes that model when the variable is read (`Root.read_argument`)."""
 
 
 def real_object(vt: VariableTracker) -> Any:

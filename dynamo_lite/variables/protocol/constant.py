@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import NotConstant, unsupported
+from dynamo_lite.exc import NotConstant
 from dynamo_lite.isa.typeobject import mro_of
 
 from .base import ObservedException, VariableTracker
@@ -129,7 +129,7 @@ def fold(tx: Frame, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, A
     """
     host_args = [a.value if type(a) is ConstantVariable else a.as_python_constant() for a in args]
     if any(type(a) is frozenset for a in host_args):
-        tx.tr.bound_to_process("the order of a set")
+        tx.tr.heap.bind_to_process("the order of a set")
     try:
         if kwargs:
             result = fn(*host_args, **{k: v.as_python_constant() for k, v in kwargs.items()})
@@ -141,7 +141,4 @@ def fold(tx: Frame, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, A
         tx.raises_like(error, host_args)
     if type(result) in ATOMIC_TYPES:
         return ConstantVariable(result)
-    wrapped = tx.tr.wrap_new(result)
-    if wrapped is None:
-        unsupported("exception-unrepresentable", f"{fn!r} returned {type(result).__name__}")
-    return wrapped
+    return tx.tr.wrap_new(result)

@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dynamo_lite.exc import Restart, Unsupported, unsupported
+from dynamo_lite.exc import Restart, TextIsRead, Unsupported, unsupported
 from dynamo_lite.guards import ir
 
 from .abstract import get_attr
@@ -35,8 +35,8 @@ class DataText:
 
     def __init__(self, tx: Frame, tensor: VariableTracker) -> None:
         self.what = tensor.describe()
-        self.step = tx.tr.failing_step()
-        self.user_stack = tx.tr.user_stack()
+        self.step = tx.tr.thread.failing_step()
+        self.user_stack = tx.tr.thread.user_stack()
 
     def needed(self) -> NoReturn:
         """Break where the text was asked for."""
@@ -52,12 +52,10 @@ class NumberText:
         self.number = number
         self.pattern = "-?[0-9]+" if number.python_type() is int else "[-+.0-9einfa]+"
         self.place = _place(tx)
-        self.learned = tx.tr.analysis.numbers_in_texts
 
     def needed(self) -> NoReturn:
         """Have the number made a constant where its text was asked for."""
-        self.learned.add(self.place)
-        raise Restart(f"the text of {self.number.describe()} decides something")
+        raise Restart(f"the text of {self.number.describe()} decides something", fact=TextIsRead(self.place))
 
 
 _LATE = (DataText, NumberText)
@@ -65,13 +63,13 @@ _LATE = (DataText, NumberText)
 
 def _place(tx: Frame) -> tuple[int, int]:
     """The instruction that is being followed."""
-    frame = tx.tr.frame
+    frame = tx.tr.thread.frame
     return id(frame.code), frame.cur
 
 
 def number_text(tx: Frame, number: VariableTracker) -> VariableTracker:
     """The text of a symbolic number. What one instruction makes texts of is a constant there if one of them was needed before."""
-    if number.python_type() is bool or tx.tr.frame is None or _place(tx) in tx.tr.analysis.numbers_in_texts:
+    if number.python_type() is bool or tx.tr.thread.frame is None or _place(tx) in tx.tr.facts.numbers_in_texts:
         return ConstantVariable(repr(number.as_python_constant()))
     return LateText([NumberText(tx, number)])
 
@@ -214,7 +212,7 @@ def address(tx: Frame, vt: VariableTracker) -> str:
         value is MISSING
         or is_lazy(vt)
         or vt.source is None
-        or tx.tr.is_new_class(value)
+        or tx.tr.classes.is_new(value)
         or vt.source.root.kind != ir.CONST
     ):
         return unsupported("object-identity", f"the address of {vt.describe()}")

@@ -57,14 +57,14 @@ _STAND_INS = f"{polyfills.__name__}."
 def type_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | None:
     """The tracker of what the MRO of `cls` has under `name` (unbound), guarded; None if nothing."""
     tr = tx.tr
-    cache = tr.type_attributes
+    cache = tr.classes.attributes
     key = (id(cls), name)
     if key in cache:
         return cache[key]
-    if name in tr.written_names:
+    if name in tr.classes.written_names:
         result = cache[key] = _written_attribute(tx, cls, name)
         return result
-    if id(cls) in tr.new_classes:
+    if id(cls) in tr.classes.new:
         result = cache[key] = tr.new_class_attribute(tx, cls, name)
         return result
     raw = type_lookup(cls, name)
@@ -109,7 +109,7 @@ def _written_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | Non
 
 def has_own(tx: Frame, cls: type, name: str) -> bool:
     """Whether a class itself has the name."""
-    writer = tx.tr.written_classes.get(id(cls))
+    writer = tx.tr.classes.written.get(id(cls))
     if writer is not None and name in writer.written:
         return writer.written[name] is not None
     return name in dict_of(cls)
@@ -118,10 +118,10 @@ def has_own(tx: Frame, cls: type, name: str) -> bool:
 def own_attribute(tx: Frame, cls: type, name: str) -> VariableTracker:
     """The attribute that a class itself has under a name."""
     tr = tx.tr
-    writer = tr.written_classes.get(id(cls))
+    writer = tr.classes.written.get(id(cls))
     if writer is not None and name in writer.written:
         return writer.written[name]
-    if id(cls) in tr.new_classes:
+    if id(cls) in tr.classes.new:
         return tr.new_class_attribute(tx, cls, name)
     raw = dict_of(cls)[name]
     return tr.wrap(raw, tr.source(tr.constant_source(cls), ir.TYPE_ATTR, name))
@@ -129,8 +129,8 @@ def own_attribute(tx: Frame, cls: type, name: str) -> VariableTracker:
 
 def forget(tr: Trace, name: str) -> None:
     """Class attributes are looked up once per run; a store makes the lookup stale."""
-    for key in [k for k in tr.type_attributes if k[1] == name]:
-        del tr.type_attributes[key]
+    for key in [k for k in tr.classes.attributes if k[1] == name]:
+        del tr.classes.attributes[key]
 
 
 def attribute_name(tx: Frame, name: VariableTracker) -> str:
@@ -206,7 +206,7 @@ class PlainObject(VariableTracker):
         generic_setattr(tx, self, name, value)
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
 
 class DescriptorVariable(VariableTracker):

@@ -70,9 +70,9 @@ class UserKey:
 def asked_again(tx: Frame, v: VariableTracker, name: str) -> Iterator[None]:
     """Break if a method that a table calls changes something: real tables call it again where changes of them are replayed, and where
     guards look a key up."""
-    changes = tx.tr.changes
+    changes = tx.tr.effects.changes
     yield
-    if tx.tr.changes != changes:
+    if tx.tr.effects.changes != changes:
         unsupported("unhashable-key", f"{type_name(v)}.{name}, which changes something")
 
 
@@ -157,7 +157,7 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
     if isinstance(hash_, types.FunctionType) or hash_ is object.__hash__:
         with asked_again(tx, v, "__hash__"):
             number = host_value(v.tp_hash(tx), "unhashable-key")
-        if number in tx.tr.hashes:  # a table may have that object, whose tracker hashes otherwise
+        if number in tx.tr.heap.hashes:  # a table may have that object, whose tracker hashes otherwise
             unsupported("object-identity", f"{type_name(v)} with the hash of another object as a key")
         return UserKey(tx, v, number)
     if v.is_python_constant():
@@ -197,8 +197,8 @@ def identity_key(tx: Frame, v: VariableTracker) -> VariableTracker:
     """The key of an object that is equal to itself only. At the next call it has to be another object than all other keys again."""
     node = v.source
     if node is not None:
-        node.owner.hashed(v.python_type(), node, tx.tr.here() if tx is not None else None)
-    elif tx is not None and tx.tr.cached and (found := tx.tr.comes_from_cache(v)) is not None:
+        node.owner.hashed(v.python_type(), node, tx.tr.thread.here() if tx is not None else None)
+    elif tx is not None and tx.tr.effects.cached and (found := tx.tr.effects.comes_from_cache(v)) is not None:
         raise found.error  # the table may have the object that is in the cache
     return v
 

@@ -66,7 +66,7 @@ class NativeVariable(VariableTracker):
     def changing(self, tx: Frame) -> None:
         """Announce a change of this object; called before the change."""
         if self.source is not None:
-            tx.tr.mutating(self)
+            tx.tr.effects.mutating(self)
 
 
 def changes_in_place(*methods: Any) -> None:
@@ -87,7 +87,7 @@ def _in_place(name: str) -> Callable[..., VariableTracker]:
 
 def method_or_attribute(tx: Frame, v: VariableTracker, cls: type, name: str) -> VariableTracker:
     """`generic_getattr` with a short way to the methods of a C type that has been asked for this one before."""
-    attribute = tx.tr.type_attributes.get((id(cls), name))
+    attribute = tx.tr.classes.attributes.get((id(cls), name))
     if attribute is not None and type(attribute.value) is types.MethodDescriptorType:
         return attribute.tp_descr_get(tx, v, None)
     return generic_getattr(tx, v, name)
@@ -138,7 +138,7 @@ def same_or_equal(tx: Frame, v: VariableTracker, w: VariableTracker) -> bool:
     if isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
         a, b = v.value, w.value
         if type(a) in ATOMIC_TYPES and type(b) in ATOMIC_TYPES:
-            return tx.tr.identical(v, w) if a != a and b != b else a is b or a == b
+            return tx.tr.heap.identical(v, w) if a != a and b != b else a is b or a == b
     return equal(tx, v, w)
 
 

@@ -34,9 +34,9 @@ def _noted(cls: type, dunder: str, found: bool) -> bool:
     """`found`; the type is not to get the slot another time, nor to lose it."""
     tr = running.trace
     if tr is not None and not found:
-        guarded_lookup(tr.frame, cls, dunder)
+        guarded_lookup(tr.thread.frame, cls, dunder)
     elif tr is not None:
-        source = type_attribute(tr.frame, cls, dunder).__dict__.get("source")
+        source = type_attribute(tr.thread.frame, cls, dunder).__dict__.get("source")
         if source is not None:
             tr.expect(source)  # whoever calls the method looks at it more closely
     return found

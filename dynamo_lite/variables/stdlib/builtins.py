@@ -386,7 +386,7 @@ class IdVariable(NativeVariable):
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, IdVariable) or op not in ("==", "!="):
             return unsupported("object-identity", self.describe())
-        return boolean(tx.tr.identical(self.target, other.target) is (op == "=="))
+        return boolean(tx.tr.heap.identical(self.target, other.target) is (op == "=="))
 
     def refuse(self, tx: Frame, *args: Any) -> VariableTracker:
         return unsupported("object-identity", self.describe())
@@ -409,7 +409,7 @@ for _slot, _ in UNARY_OPS.values():
 
 @builtin(id)
 def builtin_id(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
-    if obj.source is None and obj.value is MISSING and not tx.tr.is_reachable(obj):
+    if obj.source is None and obj.value is MISSING and not tx.tr.lifetimes.is_reachable(obj):
         return unsupported("object-identity", "id() of an object that is gone then: the next may get the same")
     return IdVariable(obj)
 
@@ -556,8 +556,8 @@ for _function in BINARY_OPS:
 for _op, _function in COMPARE_OPS.items():
     _two(_function, functools.partial(lambda op, tx, a, b: richcompare(tx, a, b, op), _op))
 _two(operator.getitem, get_item)
-_two(operator.is_, lambda tx, a, b: boolean(tx.tr.identical(a, b)))
-_two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.identical(a, b)))
+_two(operator.is_, lambda tx, a, b: boolean(tx.tr.heap.identical(a, b)))
+_two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.heap.identical(a, b)))
 
 
 def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:

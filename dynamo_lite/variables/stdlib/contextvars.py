@@ -131,8 +131,8 @@ def context_var_get(tx: Frame, self: ContextVarVariable, default: VariableTracke
 def context_var_set(tx: Frame, self: ContextVarVariable, value: VariableTracker, /) -> VariableTracker:
     token = TokenVariable(self, self.current(tx), value)
     token.saved = Unsupported("call-c-function", "ContextVar.set, whose token is not used as usual")
-    token.saved.break_step, token.saved.user_stack = tx.tr.failing_step(), tx.tr.user_stack()
-    tx.tr.mutating(self)
+    token.saved.break_step, token.saved.user_stack = tx.tr.thread.failing_step(), tx.tr.thread.user_stack()
+    tx.tr.effects.mutating(self)
     self.effects.append(token)
     self.now = value
     return token
@@ -144,7 +144,7 @@ def context_var_reset(tx: Frame, self: ContextVarVariable, token: VariableTracke
         return unsupported("call-c-function", "ContextVar.reset with a token from outside")
     if self.effects[-1:] != [token]:
         raise token.saved
-    tx.tr.mutating(self)
+    tx.tr.effects.mutating(self)
     self.effects.pop()
     self.is_known, self.now = True, token.old
     return NONE

@@ -30,7 +30,7 @@ def signature(tx: Frame, obj: VariableTracker, **options: VariableTracker) -> Va
         return tx.call(maker.tp_getattro(tx, "from_callable"), [obj], options)
     host_options = {name: value.as_python_constant() for name, value in options.items()}
     made = signature_of(*_parts(real), host_options)
-    tx.tr.recipes[id(made)] = (signature_of, (*_parts(real), host_options))
+    tx.tr.heap.recipes[id(made)] = (signature_of, (*_parts(real), host_options))
     return tx.tr.build_constant_object(made)
 
 

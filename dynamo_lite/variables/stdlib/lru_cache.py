@@ -82,16 +82,16 @@ class CachedFunctionVariable(NativeVariable):
         key = _argument_key(tx, args, kwargs) if self.value.cache_parameters()["maxsize"] != 0 else None
         if key is not None and key in self.results:
             return self.results[key]
-        error.break_step, error.user_stack = tr.failing_step(), tr.user_stack()
-        changes, given = len(tr.mutations), list(_objects([*args, *kwargs.values()], ()))
+        error.break_step, error.user_stack = tr.thread.failing_step(), tr.thread.user_stack()
+        changes, given = len(tr.effects.mutations), list(_objects([*args, *kwargs.values()], ()))
         result = tx.call(self._wrapped(tx), args, kwargs)
         made = list(_objects([result], given)) if key is not None else []
-        if len(tr.mutations) != changes or any(vt.tp_iternext is not None for vt in made):
+        if len(tr.effects.mutations) != changes or any(vt.tp_iternext is not None for vt in made):
             raise error  # the position of an iterator is no child of it
         if key is not None:
             self.results[key] = result
             if made:
-                tr.cached.append(CachedResult(made, error))
+                tr.effects.cached.append(CachedResult(made, error))
         return result
 
 
@@ -101,7 +101,7 @@ def _argument_key(tx: Frame, args: list[VariableTracker], kwargs: dict[str, Vari
 
 
 def _item_key(tx: Frame, v: VariableTracker) -> Any:
-    if v.is_symbolic or (tx.tr.cached and tx.tr.comes_from_cache(v) is not None):
+    if v.is_symbolic or (tx.tr.effects.cached and tx.tr.effects.comes_from_cache(v) is not None):
         return v
     if isinstance(v, TupleVariable) and v.python_type() is tuple:
         return tuple([_item_key(tx, item) for item in v.items])

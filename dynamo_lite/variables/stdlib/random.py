@@ -46,7 +46,7 @@ class GeneratorStateVariable(NativeVariable):
         if self.source is None:
             unsupported("random-state", "a generator without a seed")
         tr = self._tr
-        if tr.analysis.record.entry_index:
+        if tr.root.call.record.entry_index:
             unsupported("random-state", self.describe())
         state = state_of(self.value)
         tr.guard(tr.source(self.source, ir.CALL, state_of), ir.EQUALS, state)

@@ -30,7 +30,7 @@ pure(sys.intern)
 
 @builtin(sys.exc_info)
 def sys_exc_info(tx: Frame, /) -> VariableTracker:
-    exc = tx.tr.active_exception()
+    exc = tx.tr.thread.active_exception()
     if exc is None:
         return TupleVariable([NONE, NONE, NONE])
     return TupleVariable([tx.tr.type_of(tx, exc), exc, exc.get(tx, "__traceback__")])
@@ -38,7 +38,7 @@ def sys_exc_info(tx: Frame, /) -> VariableTracker:
 
 @builtin(sys.exception)
 def sys_exception(tx: Frame, /) -> VariableTracker:
-    return tx.tr.active_exception() or NONE
+    return tx.tr.thread.active_exception() or NONE
 
 
 @builtin(warnings.warn)
@@ -64,7 +64,7 @@ if hasattr(warnings, "_filters_mutated"):
 
     @builtin(warnings._filters_mutated)
     def filters_mutated(tx: Frame, /) -> VariableTracker:
-        tx.tr.mutating(FilterVersion(tx.tr.constant_source(warnings)))
+        tx.tr.effects.mutating(FilterVersion(tx.tr.constant_source(warnings)))
         return NONE
 
 

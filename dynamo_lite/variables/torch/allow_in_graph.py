@@ -113,7 +113,7 @@ def _existing_object(tx: Frame, vt: VariableTracker, check: int) -> Builder:
     parts = real.modules() if issubclass(type(real), nn.Module) else ()
     states = [getattr(owner, "__dict__", {}) for owner in (real, *parts)]
     held = {id(part) for state in states for part in (state, *state.values())}
-    changed = any(id(getattr(change, "value", None)) in held for change in tx.tr.mutations)
+    changed = any(id(getattr(change, "value", None)) in held for change in tx.tr.effects.mutations)
     if vt.source is None or vt.mutated or changed:
         return unsupported("graph-argument-type", f"{qualname_of(vt.python_type())} {vt.describe()}")
     tx.tr.guard(vt.source, check, real)

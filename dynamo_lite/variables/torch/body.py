@@ -219,7 +219,7 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(handler)
     def run(tx: Frame, *args: Any, **kwargs: Any) -> Any:
-        step = tx.tr.failing_step()
+        step = tx.tr.thread.failing_step()
         try:
             return handler(tx, *args, **kwargs)
         except Unsupported as error:
@@ -283,9 +283,9 @@ class Outside:
 
     def __init__(self, tx: Frame, extra: list[Any]) -> None:
         self.tr = tx.tr
-        self.n_mutations = len(tx.tr.mutations)
+        self.n_mutations = len(tx.tr.effects.mutations)
         self.objects: dict[int, tuple[Any, list[Any]]] = {}
-        pending = [*extra, *tx.tr.mutations]
+        pending = [*extra, *tx.tr.effects.mutations]
         frame = tx
         while frame is not None:
             pending.extend(frame.locals)
@@ -307,7 +307,7 @@ class Outside:
 
     def check(self, changing: Body | None = None) -> None:
         """Break if the body has changed any of it; where it may, if it has put tensors of its own into it."""
-        changed = [vt for vt in self.tr.mutations[self.n_mutations :] if not self._is_as_found(vt)]
+        changed = [vt for vt in self.tr.effects.mutations[self.n_mutations :] if not self._is_as_found(vt)]
         for vt, children in self.objects.values():
             now = list(vt.children())
             if len(now) != len(children) or not all(map(is_same, now, children)):

@@ -41,7 +41,7 @@ def check(tx: Frame, vt: VariableTracker, expected: bool, slug: str, context: st
     place = _place(tx)
     if tr.overrides is not None or vt.cls not in _PLAIN or not tr.graph.passes.checks.accepts(vt.proxy, place):
         raise saved
-    tr.graph.passes.checks.add(tx, vt, expected, place, saved.at(tr.failing_step(), tr.user_stack()))
+    tr.graph.passes.checks.add(tx, vt, expected, place, saved.at(tr.thread.failing_step(), tr.thread.user_stack()))
 
 
 CALLERS = 4

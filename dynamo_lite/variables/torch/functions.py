@@ -188,11 +188,11 @@ class TorchFunctionVariable(DescriptorVariable):
             return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
-        tx.tr.bound_to_process("the address of a function")
+        tx.tr.heap.bind_to_process("the address of a function")
         return ConstantVariable(repr(self.value))
 
     def tp_str(self, tx: Frame) -> VariableTracker:
-        tx.tr.bound_to_process("the address of a function")
+        tx.tr.heap.bind_to_process("the address of a function")
         return ConstantVariable(str(self.value))
 
 

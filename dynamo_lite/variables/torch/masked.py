@@ -88,8 +88,8 @@ class MaskedVariable(TensorVariable):
         self.mask = mask
         self.graph = tx.tr.graph
         self.made_after = self.graph.last_node
-        self.step = tx.tr.failing_step()
-        self.user_stack = tx.tr.user_stack()
+        self.step = tx.tr.thread.failing_step()
+        self.user_stack = tx.tr.thread.user_stack()
 
     @property
     def proxy(self) -> Any:

@@ -186,7 +186,7 @@ class NNModuleVariable(InstanceVariable):
         real = own.value
         if any(real.get(key, True) or _is_changed(tx, real[key]) for key in _HOOKS):
             return False
-        guards, user = tx.tr.guards, tx.tr.here()
+        guards, user = tx.tr.guards, tx.tr.thread.here()
         for key in _HOOKS:
             guards.check(guards.node(own.source, ir.DICT_ITEM, key), ir.TRUTH, False, user)
         return True
@@ -244,8 +244,7 @@ def plain_dict(tr: Trace, real: dict[str, Any], source: GuardNode | None) -> Dic
     if found is None:
         found = DictVariable.__new__(DictVariable)
         found.load_from(tr, real, source)
-        tr.heap[id(real)] = found
-        tr.keep_alive.append(real)
+        tr.heap.add(real, found)
     return found
 
 

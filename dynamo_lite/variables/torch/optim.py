@@ -94,13 +94,13 @@ def _with_state(function: Any) -> None:
         checks = self.value is not MISSING and _CHECK in vars(self.value) and is_true(tx, get_attr(tx, self, _CHECK))
         state = get_attr(tx, self, "state")
         # As any other function: torch marks `_init_group` as disabled once torch.compile has run, which is no wish of the program's.
-        tr.followed[id(function)] = function
+        tr.heap.followed[id(function)] = function
         try:
             result = tx.call(tr.build_constant_object(function), [self, *args], kwargs)
         finally:
-            del tr.followed[id(function)]
+            del tr.heap.followed[id(function)]
         is_first = state.mutated or (checks and not is_true(tx, get_attr(tx, self, _CHECK)))
-        if is_first and not tr.loops_follow():
+        if is_first and not tr.thread.loops_follow():
             raise FirstUse(
                 "call-skipped-function", f"{self.python_type().__qualname__}, whose first step makes its state"
             )

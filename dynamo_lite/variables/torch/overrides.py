@@ -153,7 +153,7 @@ class Overrides:
         overloaded = self.overloaded(args, kwargs)
         if not overloaded and not self.has_mode:
             return None
-        step = tx.tr.failing_step()
+        step = tx.tr.thread.failing_step()
         try:
             return self._ask(tx, function, overloaded, args, kwargs)
         except Unsupported as error:
@@ -246,7 +246,7 @@ def activate(tr: Trace) -> Overrides:
     """The overrides of a trace, from now on asked about every call."""
     if tr.overrides is None:
         overrides = tr.overrides = Overrides(tr)
-        tr.mutations.append(overrides.stack)
+        tr.effects.mutations.append(overrides.stack)
         tr.state.guard_modes()  # before `go_below`: torch's guard on its global state includes the switch of the protocol
         overrides.ignores_subclasses = not modes.subclasses_are_asked()
         overrides.ignores_modes = _C._is_torch_function_all_disabled()
@@ -555,7 +555,7 @@ def skip_one_hop(
     overrides = activate(tx.tr)
     if overrides.skips_next:
         return unsupported("torch-function-mode", "two levels of __torch_function__ are skipped at once")
-    step = tx.tr.failing_step()
+    step = tx.tr.thread.failing_step()
     overrides.skips_next = True
     try:
         return tx.call(func, given, named)
@@ -660,7 +660,7 @@ def new_disable(tx: Frame, cls: VariableTracker) -> VariableTracker:
 @method(_C.DisableTorchFunctionSubclass.__enter__, _C.DisableTorchFunction.__enter__)
 def enter_disable(tx: Frame, self: DisableTorchFunctionVariable) -> VariableTracker:
     overrides = activate(tx.tr)
-    self.entered = (tx.tr.failing_step(), overrides.ignores_subclasses, overrides.ignores_modes)
+    self.entered = (tx.tr.thread.failing_step(), overrides.ignores_subclasses, overrides.ignores_modes)
     overrides.ignores_subclasses = True
     if self.cls is _C.DisableTorchFunction:
         overrides.ignores_modes = True

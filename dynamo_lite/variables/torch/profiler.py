@@ -86,7 +86,7 @@ class ProfilerVariable(VariableTracker):
 
 def _unused(tx: Frame, cls: type) -> Unsupported:
     context = f"{cls.__module__}.{cls.__qualname__}, of which more than the block is used"
-    return Unsupported("call-skipped-function", context).at(tx.tr.failing_step(), tx.tr.user_stack())
+    return Unsupported("call-skipped-function", context).at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack())
 
 
 # -- profilers
@@ -154,9 +154,9 @@ def _is_enabled(tx: Frame, self: VariableTracker, name: str) -> bool:
 def profiler_enter(tx: Frame, self: VariableTracker) -> VariableTracker:
     if not _is_enabled(tx, self, "__enter__"):
         return NONE
-    if tx.tr.profilers:
-        raise tx.tr.profilers[0].saved
-    tx.tr.profilers.append(self)
+    if tx.tr.effects.profilers:
+        raise tx.tr.effects.profilers[0].saved
+    tx.tr.effects.profilers.append(self)
     return self
 
 
@@ -164,17 +164,17 @@ def profiler_enter(tx: Frame, self: VariableTracker) -> VariableTracker:
 def profiler_exit(tx: Frame, self: VariableTracker, *exc_info: VariableTracker) -> VariableTracker:
     if not _is_enabled(tx, self, "__exit__"):
         return NONE
-    if self not in tx.tr.profilers:
+    if self not in tx.tr.effects.profilers:
         raise self.saved
-    tx.tr.profilers.remove(self)
+    tx.tr.effects.profilers.remove(self)
     self.enabled = False
     return _RETURNED_BY_EXIT[self.cls]
 
 
 @builtin(torch.autograd._profiler_enabled)
 def profiler_enabled(tx: Frame) -> VariableTracker:
-    if tx.tr.profilers:
-        raise tx.tr.profilers[0].saved
+    if tx.tr.effects.profilers:
+        raise tx.tr.effects.profilers[0].saved
     is_on = _is_on(autograd_profiler)
     tx.tr.guard(tx.tr.source(tx.tr.constant_source(autograd_profiler), ir.CALL, _is_on), ir.IS, is_on)
     return TRUE if is_on else FALSE

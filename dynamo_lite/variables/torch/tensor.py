@@ -166,7 +166,7 @@ class TensorVariable(VariableTracker):
         if value is None and self.instance_attribute(tx, name) is None:
             tx.raises(AttributeError, f"'{message_name(self.python_type())}' object has no attribute '{name}'")
         if self.source is not None:
-            tx.tr.mutating(self)
+            tx.tr.effects.mutating(self)
         if self.attributes is None:
             self.attributes = {}
         self.attributes[name] = value
@@ -179,7 +179,7 @@ class TensorVariable(VariableTracker):
         return operate(tx, COMPARE_OPS[op], [self, other])
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return tx.tr.identity_hash(self)
+        return tx.tr.heap.identity_hash(self)
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
         return data_text(tx, self) if tx.tr.overrides is None else unsupported("format", self.describe())
@@ -600,7 +600,7 @@ def set_requires_grad(tx: Frame, self: TensorVariable, wanted: bool) -> Variable
         unsupported("tensor-attribute", "requires_grad_ of integers")
     if self.proxy in graph.passes.leaves.made and not is_unused(graph, self.proxy):
         unsupported("tensor-attribute", "requires_grad_ of a leaf of which something has gradients")
-    tx.tr.mutating(self)
+    tx.tr.effects.mutating(self)
     self.is_told, original = True, _original(self)
     detached = graph.call(tx, "call_method", "detach", [self])
     if wanted:
@@ -647,7 +647,7 @@ def _set_data(tx: Frame, self: TensorVariable, value: VariableTracker | None) ->
     else:
         made = _graph_attribute(tx, data, "data")
     if self.source is not None:
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         tx.tr.graph.passes.assigned.values.append(before)
         nodes = () if self.replaced is None else self.replaced.nodes
         self.replaced = TensorData(data, (*nodes, made.proxy.node))
@@ -667,7 +667,7 @@ def _become(tx: Frame, self: TensorVariable, value: TensorVariable) -> None:
     data = graph.call(tx, "call_method", "detach", [value])
     make_leaf(tx, self, _graph_attribute(tx, data, "data"))
     if self.source is not None:
-        tx.tr.mutating(self)
+        tx.tr.effects.mutating(self)
         graph.passes.assigned.values.append(before)
         self.replaced = TensorData(data, () if self.replaced is None else self.replaced.nodes)
         graph.passes.leaves.made[self.proxy].owner = before

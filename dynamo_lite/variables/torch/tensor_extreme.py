@@ -87,7 +87,7 @@ class ExtremeChoice:
         self.node = tx.tr.graph.node(chosen.proxy)
         self.writes_before = len(tx.tr.graph.passes.versions.writes)
         self.error = Unsupported("data-dependent-branch", chosen.describe())
-        self.error.at(tx.tr.failing_step(), tx.tr.user_stack())
+        self.error.at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack())
 
     def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
         """Raise `Unsupported` if somebody could tell."""
@@ -114,7 +114,7 @@ def extreme(tx: Frame, function: Any, best: VariableTracker, item: VariableTrack
         return None
     made = tx.tr.graph.call(tx, "call_function", torch.where, [flag, item, best])
     chosen = ChosenVariable(made, flag, item, best)
-    tx.tr.provisos.append(ExtremeChoice(tx, chosen))
+    tx.tr.effects.provisos.append(ExtremeChoice(tx, chosen))
     return chosen
 
 

@@ -182,7 +182,7 @@ class Stages:
         if hook.tracks_arguments:
             self.got[call] = got
         else:
-            tx.tr.mutations.append(WarningsVariable(tx.tr))
+            tx.tr.effects.mutations.append(WarningsVariable(tx.tr))
             nothing = _spread([], (), n_args)
             for each in hooks:
                 given = tx.call(each, [module, nothing, got])

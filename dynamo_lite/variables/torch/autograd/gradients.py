@@ -213,7 +213,7 @@ def _backward(
     options = {"retain_graph": retain_graph.as_python_constant(), "allow_unused": True}
     inner = [graph.node(leaf.proxy) for leaf in leaves]
     hooks = _hooks(graph, nodes, inner)
-    graph.passes.backward.cut_step = tx.tr.failing_step()
+    graph.passes.backward.cut_step = tx.tr.thread.failing_step()
     for i, leaf in enumerate(leaves):
         if leaf.source is not None and leaf.value._backward_hooks:
             inner[i] = cut_leaf(graph, nodes, inner[i])

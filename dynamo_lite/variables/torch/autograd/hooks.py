@@ -18,7 +18,7 @@ from torch.fx import Node
 from torch.utils.hooks import RemovableHandle
 
 from dynamo_lite.dynamism.dynamic_shapes import may_count
-from dynamo_lite.exc import Restart, Unsupported, unsupported
+from dynamo_lite.exc import FollowHook, Restart, Unsupported, unsupported
 from dynamo_lite.graph.core import functional
 from dynamo_lite.variables.objects.function import MethodVariable
 from dynamo_lite.variables.protocol.abstract import binary_op, get_attr, set_attr
@@ -76,9 +76,8 @@ class HookHandleVariable(VariableTracker):
     def follow(self) -> NoReturn:
         """Analyse again, with this hook, which is in the graph, followed in the backward pass instead."""
         error = Unsupported(SLUG, "a hook of a tensor among others that are followed")
-        error.user_stack = self.tr.user_stack()
-        self.tr.analysis.followed_hooks[self.step] = error
-        raise Restart(error.context)
+        error.user_stack = self.tr.thread.user_stack()
+        raise Restart(error.context, fact=FollowHook(self.step, error))
 
     def emit_new(self, cg: Codegen) -> None:
         """Register the hook."""
@@ -165,10 +164,10 @@ class TraceEffectVariable(VariableTracker):
     @classmethod
     def of(cls, tr: Trace) -> Self:
         """The one of a trace."""
-        found = next((vt for vt in tr.mutations if isinstance(vt, cls)), None)
+        found = next((vt for vt in tr.effects.mutations if isinstance(vt, cls)), None)
         if found is None:
             found = cls(tr)
-            tr.mutations.append(found)
+            tr.effects.mutations.append(found)
         return found
 
 
@@ -193,14 +192,16 @@ class RegistrationsVariable(TraceEffectVariable):
 
 def registered(tr: Trace) -> list[HookHandleVariable]:
     """The registrations of a trace that stand."""
-    return [h for vt in tr.mutations if isinstance(vt, RegistrationsVariable) for h in vt.handles if not h.removed]
+    return [
+        h for vt in tr.effects.mutations if isinstance(vt, RegistrationsVariable) for h in vt.handles if not h.removed
+    ]
 
 
 def _replayed(tx: Frame, register: object, tensor: TensorVariable, hook: VariableTracker) -> HookHandleVariable:
     node = tensor.proxy.node
     if node is not None and node.op != "placeholder":
         unsupported(SLUG, "an input that the graph has changed in place")
-    handle = HookHandleVariable(register, tensor, hook, tx.tr.failing_step())
+    handle = HookHandleVariable(register, tensor, hook, tx.tr.thread.failing_step())
     handle.number = next_number(tx)
     RegistrationsVariable.of(tx.tr).handles.append(handle)
     return handle
@@ -213,7 +214,7 @@ def register_hook(tx: Frame, self: TensorVariable, hook: VariableTracker) -> Var
         return tx.raises(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
     if self.source is not None:
         return _replayed(tx, T.register_hook, self, hook)
-    step, known = tx.tr.failing_step(), tx.tr.analysis.followed_hooks
+    step, known = tx.tr.thread.failing_step(), tx.tr.facts.followed_hooks
     if step in known:
         return _to_be_followed(tx, self, hook, known[step])
     try:
@@ -221,14 +222,14 @@ def register_hook(tx: Frame, self: TensorVariable, hook: VariableTracker) -> Var
     except Unsupported as error:
         if tx.tr.graph.scope is not None or self.proxy.meta.is_leaf:
             return leave_before(tx.tr, self, error)
-        error.user_stack = error.user_stack or tx.tr.user_stack()
-        known[step] = error
-        raise Restart(f"a hook is followed in the backward pass: {error.context}") from None
+        error.user_stack = error.user_stack or tx.tr.thread.user_stack()
+        why = f"a hook is followed in the backward pass: {error.context}"
+        raise Restart(why, fact=FollowHook(step, error)) from None
 
 
 def _to_be_followed(tx: Frame, tensor: TensorVariable, hook: VariableTracker, error: Unsupported) -> VariableTracker:
     """A hook that does more than compute: a backward pass in the traced code follows it. `error` says why it is not in the graph."""
-    handle = FollowedHandleVariable(T.register_hook, tensor, hook, tx.tr.failing_step())
+    handle = FollowedHandleVariable(T.register_hook, tensor, hook, tx.tr.thread.failing_step())
     handle.number = next_number(tx)
     handle.tr, handle.error = tx.tr, error
     handle.node = tx.tr.graph.node(tensor.proxy)
@@ -253,7 +254,7 @@ def _in_graph(tx: Frame, tensor: TensorVariable, hook: VariableTracker) -> Varia
     lifted = captured.lifted
     module = captured.module(lifted)
     body.run(module, lifted)
-    handle = HookHandleVariable(T.register_hook, tensor, hook, tx.tr.failing_step())
+    handle = HookHandleVariable(T.register_hook, tensor, hook, tx.tr.thread.failing_step())
     handle.number = next_number(tx)
     nodes = [graph.body_node(module), graph.node(tensor.proxy), *map(graph.node, lifted)]
     handle.cells = [(cell, cell.content) for cell in getattr(hook, "closure", ())]

@@ -138,7 +138,7 @@ def _new_call(tx: Frame, hook: BackwardHookVariable) -> HookCallVariable:
         graph.passes.hooks.registrations.append(registration)
         args = (registration.number,)
     node = graph.add_call(tx, module_hooks.HookedCall, args)
-    call = HookCallVariable(hook, node, module_hooks.HookedCall(), tx.tr.failing_step(), bool(args))
+    call = HookCallVariable(hook, node, module_hooks.HookedCall(), tx.tr.thread.failing_step(), bool(args))
     graph.passes.backward.hook_calls[node] = call
     return call
 

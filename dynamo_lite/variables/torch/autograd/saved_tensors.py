@@ -100,10 +100,10 @@ class HookedRegion:
 
     def __init__(self, tx: Frame, pack: VariableTracker, unpack: VariableTracker) -> None:
         self.hooks = (pack, unpack)
-        self.step = tx.tr.failing_step()
+        self.step = tx.tr.thread.failing_step()
         self.begin: Node = tx.tr.graph.add_call(tx, push_hooks, ())
         self.is_open = True
-        self.n_mutations = len(tx.tr.mutations)
+        self.n_mutations = len(tx.tr.effects.mutations)
         self.found = [(vt, list(vt.children())) for vt in reachable(self.hooks)]
 
     # -- the end of the block
@@ -216,7 +216,7 @@ class HookedRegion:
                 context = (
                     f"saved_tensors_hooks that use {vt.describe() or vt.python_type().__qualname__}, which changes"
                 )
-        changed = tr.mutations[self.n_mutations :]
+        changed = tr.effects.mutations[self.n_mutations :]
         if changed:
             known = {id(vt) for vt in reachable(self.hooks, with_outside=True)}
             if any(id(vt) in known or isinstance(vt, GlobalsNamespace) for vt in changed):

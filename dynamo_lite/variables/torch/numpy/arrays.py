@@ -169,7 +169,7 @@ def _flags(tx: Frame, self: ArrayVariable) -> VariableTracker:
     sample = numpy.empty(1, dtype_of(self))
     strides = strides_now(self.proxy, self.layout)
     sample = numpy.lib.stride_tricks.as_strided(sample, shape_now(self.proxy), strides, writeable=self.layout.writeable)
-    return FlagsVariable(sample.flags, owndata, tx.tr.failing_step())
+    return FlagsVariable(sample.flags, owndata, tx.tr.thread.failing_step())
 
 
 def owns_data(array: Any) -> bool:

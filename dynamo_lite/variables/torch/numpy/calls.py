@@ -187,7 +187,7 @@ class NumpyCall:
     def _array(self, tx: Frame, expected: Any, made: TensorVariable | ArrayVariable) -> ArrayVariable:
         value = self._with_memory_of(tx, expected, made)
         cls = type(expected) if isinstance(expected, numpy.generic) else numpy.ndarray
-        array = ArrayVariable(value, cls, made_at=tx.tr.failing_step())
+        array = ArrayVariable(value, cls, made_at=tx.tr.thread.failing_step())
         if not families(made).isdisjoint(families(array)):
             array.memory = getattr(made, "memory", value)
         if dtype_of(array) != expected.dtype or shape_now(value) != expected.shape:
@@ -205,7 +205,7 @@ class NumpyCall:
         found = [not families(made).isdisjoint(families(vt)) for vt, _ in self._given()]
         if wanted != found and not any(found) and isinstance(made, TensorVariable):
             viewed = [vt for vt, _ in self._given()][wanted.index(True)]
-            tx.tr.provisos.append(CopiedView(tx, viewed, made, f"{self.path} returns a view"))
+            tx.tr.effects.provisos.append(CopiedView(tx, viewed, made, f"{self.path} returns a view"))
             return made.proxy
         if wanted != found and any(wanted):
             unsupported("numpy", f"{self.path} has memory in common with other arguments")
@@ -237,7 +237,7 @@ class CopiedView:
     def __init__(self, tx: Frame, viewed: ArrayVariable, copy: TensorVariable, why: str) -> None:
         self.viewed, self.copy = families(viewed), families(copy)
         self.writes_before = len(tx.tr.graph.passes.versions.writes)
-        self.error = Unsupported("numpy", why).at(tx.tr.failing_step(), tx.tr.user_stack())
+        self.error = Unsupported("numpy", why).at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack())
 
     def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
         """Raise `Unsupported` if somebody could tell."""

@@ -259,7 +259,7 @@ def build_array(tr: Trace, value: Any, source: GuardNode | None) -> VariableTrac
     tr.guard(source, ir.TYPE_IS, numpy.ndarray)
     vt = ArrayVariable(tr.graph.outside.value(tensor, tr.source(source, ir.CALL, as_tensor)), numpy.ndarray)
     vt.source, vt.value = source, value
-    tr.keep_alive.append(tensor)
+    tr.heap.keep_alive.append(tensor)
     return vt
 
 

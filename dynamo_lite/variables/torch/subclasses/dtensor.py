@@ -47,8 +47,7 @@ class PlacementVariable(DescriptorVariable):
         found = getattr(self.value, name, MISSING)
         if inspect.ismethod(found) or inspect.isroutine(found):
             return PlacementMethodVariable(self.value, name)
-        made = tx.tr.wrap_new(found) if found is not MISSING else None
-        return made if made is not None else unsupported(SLUG, f"{self.value!r}.{name}")
+        return tx.tr.wrap_new(found) if found is not MISSING else unsupported(SLUG, f"{self.value!r}.{name}")
 
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if op not in ("==", "!=") or not isinstance(other, PlacementVariable):
@@ -78,8 +77,7 @@ class PlacementMethodVariable(VariableTracker):
         if not is_constant(*args, *kwargs.values()):
             return unsupported(SLUG, f"{self.method.__qualname__} of something else than constants")
         host = [a.as_python_constant() for a in args]
-        made = tx.tr.wrap_new(self.method(*host, **{k: v.as_python_constant() for k, v in kwargs.items()}))
-        return made if made is not None else unsupported(SLUG, self.method.__qualname__)
+        return tx.tr.wrap_new(self.method(*host, **{k: v.as_python_constant() for k, v in kwargs.items()}))
 
 
 class _Same:

@@ -62,7 +62,7 @@ def wanted_class(tx: Frame, cls: VariableTracker) -> type:
     """The class that a tensor is to be of. Raises `Unsupported` where it is not known whom torch will ask about torch functions."""
     if not isinstance(cls, TypeVariable):
         unsupported("tensor-subclass", f"a {qualname_of(cls.python_type())} as the class of a tensor")
-    if not tx.tr.is_new_class(cls.value):
+    if not tx.tr.classes.is_new(cls.value):
         return cls.as_python_constant()
     if not isinstance(type_attribute(tx, cls.value, "__torch_function__"), ClassMethodVariable):
         unsupported("tensor-subclass", f"{cls.describe()}.__torch_function__")

@@ -92,8 +92,7 @@ class WrapperTensorVariable(TensorVariable):
         found = self._attribute_node(tx, name)
         found.source, found.value = source, real
         if tr.graph.scope is None:
-            tr.heap[id(real)] = found
-            tr.keep_alive.append(real)
+            tr.heap.add(real, found)
         return found
 
     def _attribute_node(self, tx: Frame, name: str) -> VariableTracker:
