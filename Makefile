@@ -31,7 +31,7 @@ help:
 	@echo "make test-3.13       the tests that need no torch, on CPython 3.13"
 	@echo "make test-3.14       the tests of isa/ on CPython 3.14 compiled to WebAssembly ($(PYODIDE), needs node and npm)"
 	@echo "make valgrind        the tests of the C part under valgrind"
-	@echo "make lint | format   ruff and import-linter | ruff format"
+	@echo "make lint | format   ruff, import-linter and mypy | ruff format"
 	@echo "make bench           a sample of models eagerly, with dynamo_lite and with torch.compile; a few minutes"
 	@echo "make dashboard       page, plots and the README's table from benchmarks/results/"
 	@echo "make bench-trace bench-overhead   side by side with torch.compile, into benchmarks/results/"
@@ -80,6 +80,7 @@ lint: .venv/.ready
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports --no-cache
+	.venv/bin/mypy
 
 format: .venv/.ready
 	.venv/bin/ruff check --fix .

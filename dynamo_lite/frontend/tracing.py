@@ -168,7 +168,7 @@ class Trace:
                 result.mp_ass_subscript(self.thread.current, self.wrap_new(key), self.wrap_new(item))
             return result
         if cls is bytearray:
-            return None
+            unsupported("operation-on-unknown-object", "a new bytearray")
         return self.build_constant_object(value)
 
     def build_constant_object(self, value: object) -> VariableTracker:
