@@ -6,7 +6,18 @@ imports torch.
 Entry: `lift.lift`, `emit.Assembler`. Tests: `tests/isa/`.
 """
 
-from dynamo_lite.isa.canon import Handler, Instr, Lifted, Op, stack_effect
+from dynamo_lite.isa.canon import NO_TARGET, Handler, Instr, Lifted, Op, stack_effect
 from dynamo_lite.isa.lift import NULL_FIRST, LiftError, docstring, lift
 
-__all__ = ["NULL_FIRST", "Handler", "Instr", "LiftError", "Lifted", "Op", "docstring", "lift", "stack_effect"]
+__all__ = [
+    "NO_TARGET",
+    "NULL_FIRST",
+    "Handler",
+    "Instr",
+    "LiftError",
+    "Lifted",
+    "Op",
+    "docstring",
+    "lift",
+    "stack_effect",
+]

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from dynamo_lite.exc import BREAKS
 from dynamo_lite.interp.ops import NULL, OPS
-from dynamo_lite.isa import Instr, Lifted, LiftError, Op, lift, stack_effect
+from dynamo_lite.isa import NO_TARGET, Instr, Lifted, LiftError, Op, lift, stack_effect
 from dynamo_lite.isa.canon import TERMINAL
 from dynamo_lite.isa.flow import side_that_goes_on
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
@@ -224,7 +224,7 @@ _MAX_DEPTH = 6
 
 
 class StaticFrame:
-    """The evaluation of one code object. For handlers it is frame and trace at once."""
+    """The evaluation of one code object. For handlers it is frame, trace and heap at once."""
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class StaticFrame:
         tensors: frozenset[str] = frozenset(),
     ) -> None:
         """`depth`: of calls into the library. `tensors`: names of methods whose objects are taken for tensors."""
-        self.tr = self
+        self.tr = self.heap = self
         self.code = code
         self.names = names
         self.free = free
@@ -276,7 +276,7 @@ class StaticFrame:
                 self.stack, alive = waiting.pop(i), True
             if not alive:
                 continue
-            if instr.target is not None and instr.target > i:
+            if instr.target > i:
                 taken = list(self.stack)
                 _adjust(taken, stack_effect(instr, True))
                 _meet(waiting, instr.target, taken)
@@ -578,6 +578,6 @@ def _is_unavoidable(lifted: Lifted, index: int) -> bool:
         if instr.op is Op.RETURN_VALUE:
             return False
         work += [i + 1] if instr.op not in TERMINAL else []
-        work += [instr.target] if instr.target is not None else []
+        work += [instr.target] if instr.target != NO_TARGET else []
         work += [handler.target] if handler is not None else []
     return True
