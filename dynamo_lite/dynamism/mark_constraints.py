@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import linecache
-import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -17,6 +16,7 @@ import torch
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import UserError, UserErrorType
+from dynamo_lite.guards import ir
 from dynamo_lite.markers import DYNAMIC, DYNAMIC_RANGE, STRICT_UNBACKED, UNBACKED, UNBACKED_BOUNDS
 from dynamo_lite.record import Specialization
 
@@ -54,27 +54,32 @@ def name_of(dim: int, path: str) -> str:
 
 def spoken(source: GuardNode, tr: Trace) -> str:
     """An access path in the words of the user."""
-    path = source.path
-    return spoken_path(path, tr.root.values[0]) if _PASSED_ON.match(path) else path
+    return source.path if _passed_on(source) is None else spoken_path(source, tr.root.values[0])
 
 
-def spoken_path(path: str, module: object) -> str:
+def spoken_path(source: GuardNode, module: object) -> str:
     """An access path of a call of `module`: an argument has the name that `forward` gives it. For other callables as it is."""
-    match = _PASSED_ON.match(path)
-    if match is None or not isinstance(module, torch.nn.Module):
-        return path
-    index, name = match.groups()
-    if name is None:
+    argument = _passed_on(source)
+    if argument is None or not isinstance(module, torch.nn.Module):
+        return source.path
+    name = argument.arg
+    if argument.kind == ir.INDEX:
         code = getattr(type(module).forward, "__code__", None)
         names = code.co_varnames[1 : code.co_argcount] if code is not None else ()
-        if int(index) >= len(names):
-            return path
-        name = names[int(index)]
-    return name + path[match.end() :]
+        if argument.arg >= len(names):
+            return source.path
+        name = names[argument.arg]
+    return source.path.replace(argument.path, name, 1)
 
 
-_PASSED_ON = re.compile(r"args\[(\d+)\]|kwargs\['(\w+)'\]")
-"""How `Module.__call__` holds what is meant for `forward`."""
+def _passed_on(source: GuardNode) -> GuardNode | None:
+    """The item of `args` or `kwargs` that a path leads through: there `Module.__call__` has what is meant for `forward`."""
+    item, root = source, source
+    while root.parent is not None:
+        item, root = root, root.parent
+    if root.kind != ir.LOCAL or item is root:
+        return None
+    return item if (root.path, item.kind) in (("args", ir.INDEX), ("kwargs", ir.DICT_ITEM)) else None
 
 
 def bounds_of(tensor: torch.Tensor, dim: int) -> Bounds | None:

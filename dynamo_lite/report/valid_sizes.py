@@ -111,7 +111,7 @@ def _constant_sizes(fn: Callable[..., Any], guards: ir.GuardSet) -> dict[str, in
     for guard in guards:
         if guard.kind == ir.TENSOR and guard.node.root.kind == ir.LOCAL and not _is_of_module(guard):
             sizes = guard.arg[5]
-            path = spoken_path(guard.path, fn)
+            path = spoken_path(guard.node, fn)
             found.update({f"{path}.size({i})": n for i, n in enumerate(sizes) if n is not None})
     return found
 
