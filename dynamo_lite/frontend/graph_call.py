@@ -58,8 +58,8 @@ class GraphCallSite:
         self._position = len(asm.items) + NULL_FIRST
         cg.load_callable(None)
         sources = self._sources(cg)
-        given = [s for s in sources if not is_handed_over(s)]
-        self.handed = [s for s in sources if is_handed_over(s)]
+        given = [s for s in sources if not self._is_handed_over(cg, s)]
+        self.handed = [s for s in sources if self._is_handed_over(cg, s)]
         cg.shared = _shared_prefixes(given)
         for source in given:
             cg.load_source(source)
@@ -74,6 +74,10 @@ class GraphCallSite:
     def _sources(self, cg: Codegen) -> list[GuardNode]:
         return [i.source for i in cg.tr.graph.inputs]
 
+    def _is_handed_over(self, cg: Codegen, node: GuardNode) -> bool:
+        """Whether the guards pass a value to the graph. Where a lock is taken between the two, it is read again."""
+        return not cg.tr.effects.locks and is_handed_over(node)
+
     def load_result(self, cg: Codegen, index: int) -> None:
         """Push one output of the graph."""
         cg.asm.load_fast(self._results)
@@ -86,7 +90,7 @@ class GraphCallSite:
             return
         compiled, on_failure = self._compile_graph(cg.tr.graph)
         sources = self._sources(cg)
-        handed = tuple(i for i, source in enumerate(sources) if is_handed_over(source))
+        handed = tuple(i for i, source in enumerate(sources) if self._is_handed_over(cg, source))
         boxed = self._release_inputs(cg, len(sources) - len(handed), on_failure)
         self.value = GraphCall(boxed or compiled, len(sources), handed, on_failure, boxed is not None)
         cg.asm.items[self._position] = make_instr("LOAD_CONST", self.value)
@@ -116,7 +120,7 @@ class GraphCallSite:
     def _dropped_variables(self, cg: Codegen, roots: list[Any], frames: Sequence[Frame]) -> list[str]:
         """The arguments with tensors of which nothing is left when the trace ends: the program has bound their variables anew, or deleted
         them. Only resume functions own their arguments: callers of others hold what they pass (`Python/ceval.c`, C callables)."""
-        if not is_resumed(cg.code):
+        if not is_resumed(cg.code) or cg.locks.taking is not None:
             return []
         root = cg.tr.root
         frame, arguments = root.frame, root.arguments
@@ -138,6 +142,7 @@ class GraphCallSite:
         passed_on = asm.label()
         asm.set_location(cg.code.co_firstlineno)
         asm.place(self._failed)
+        cg.locks.emit_release(cg)
         if not graph.boxed:
             asm.load_const(GraphFailed)
             asm.check_exc_match()

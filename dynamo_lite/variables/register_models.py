@@ -51,6 +51,7 @@ from .stdlib import (  # noqa: F401
     lru_cache,
     random,
     sysmodule,
+    thread,
     typing,
 )
 

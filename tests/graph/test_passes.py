@@ -10,7 +10,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.exc import Refused
-from dynamo_lite.graph import null_runtime, operators, passes, torch_runtime
+from dynamo_lite.graph import null_runtime, operator_calls, passes, torch_runtime
 from dynamo_lite.graph.builder import GraphBuilder
 from dynamo_lite.graph.core.effect import GraphEffect
 from dynamo_lite.graph.runtime import Runtime
@@ -136,7 +136,7 @@ def test_a_new_effect_is_a_class_and_a_row(monkeypatch):
     rows = NamedTuple("rows", [*passes.Passes.__annotations__.items(), ("counted", CountedCalls)])
     monkeypatch.setattr(passes, "Passes", rows)
     monkeypatch.setattr(passes, "CLASSES", tuple(rows.__annotations__.values()))
-    monkeypatch.setattr(operators, "ON_NODE", passes.overriding("on_node"))
+    monkeypatch.setattr(operator_calls, "ON_NODE", passes.overriding("on_node"))
     calls.clear()
     counter = CompileCounter()
     compiled = dynamo_lite.compile(lambda x: (x + 1).sin(), backend=counter)

@@ -6,7 +6,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.exc import InternalTorchDynamoError
-from dynamo_lite.frontend import convert
+from dynamo_lite.frontend import analysis
 from dynamo_lite.guards import ir, mirror
 from dynamo_lite.guards.ir import GuardSet
 from tests.helpers import processes
@@ -34,7 +34,7 @@ def test_every_lookup_is_compared(monkeypatch):
             seen.append(failed is None)
             super().__call__(values, closure, failed)
 
-    monkeypatch.setattr(convert, "Comparison", Recording)
+    monkeypatch.setattr(analysis, "Comparison", Recording)
     with config.patch(strict_guards=True):
         f = dynamo_lite.compile(lambda x, k: x + k, backend="eager")
         f(X, 1.5)

@@ -242,8 +242,6 @@ def test_getters():
         sorted([(2, "a"), (1, "b")], key=operator.itemgetter(0)), max([o], key=operator.attrgetter("x")).x
         operator.attrgetter("zz")(o)
         operator.itemgetter(5)([1])
-        operator.attrgetter()
-        operator.itemgetter()
         operator.itemgetter(slice(1, 3))([1, 2, 3, 4]), operator.attrgetter("x"), operator.itemgetter(1)
         get([7, 8]), att(o), list(map(get, ["ab"]))
         """,
@@ -253,6 +251,8 @@ def test_getters():
     check_lines(
         """
         operator.methodcaller()
+        operator.attrgetter()
+        operator.itemgetter()
         operator.attrgetter(5)
         operator.itemgetter(1)(1, 2)
         functools.reduce(lambda a, b: a, [])

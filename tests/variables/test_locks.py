@@ -1,15 +1,16 @@
-"""Locks: one from outside is taken, and given back, where the program does that, and breaks the graph there."""
+"""Locks from outside: what happens under one in eager execution happens while it is held."""
 
 import gc
 import queue
+import sys
 import threading
-import weakref
 
 import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.testing import run_both
+from dynamo_lite.frontend.locks import Taking
+from dynamo_lite.testing import CompileCounter, run_both
 
 LOCK = threading.Lock()
 OTHER = threading.Lock()
@@ -29,10 +30,13 @@ def all_free():
     assert not LOCK.locked() and not OTHER.locked() and not REENTRANT._is_owned()
 
 
-def breaking(fn, *args):
-    run = run_both(fn, *args)
-    assert {b.slug for b in run.breaks} <= {"call-c-function", "call-skipped-function"}
-    assert any(b.slug == "call-c-function" for b in run.breaks)
+def captured(fn, *args, breaks=0, graphs=1):
+    run_both(fn, *args)
+    SEEN.clear()
+    run = run_both(fn, *args, _calls=1)
+    assert len(run.breaks) == breaks, run.breaks
+    assert run.graph_count == graphs
+    return run
 
 
 def test_state_made_in_the_first_call():
@@ -49,7 +53,7 @@ def test_state_made_in_the_first_call():
                         self.scale = x.sum()
             return self.linear(x) * self.scale
 
-    breaking(Lazy(), torch.ones(2, 3))
+    captured(Lazy(), torch.ones(2, 3))
 
 
 def test_a_return_from_inside():
@@ -58,29 +62,38 @@ def test_a_return_from_inside():
             seen.append(len(seen))
             return x + 1
 
-    breaking(f, torch.ones(2), [])
+    captured(f, torch.ones(2), [])
 
 
-def test_what_another_thread_did_before_is_seen():
-    """What the lock protects is read, and guarded, after it was taken."""
+def test_another_thread_comes_first():
+    """The guards hold, the lock is taken, and then they do not hold any more."""
+    step = 2
 
-    def f(state, x):
-        with LOCK:
-            if "n" not in state:
-                state["n"] = 2
-        return x + state["n"]
+    def f(state, x, *rest, by=1, **more):
+        if "n" not in state:
+            with LOCK:
+                if "n" not in state:
+                    state["n"] = step
+        return x + state["n"] * by, rest, more
 
-    compiled = dynamo_lite.compile(f, backend="eager")
-    assert compiled({}, torch.ones(1)).tolist() == [3]
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(f, backend=counter)
+    args, kwargs = (torch.ones(2), 1), {"by": 3, "z": 4}
+    expected, state = f({}, *args, **kwargs), {}
+    assert repr(compiled(state, *args, **kwargs)) == repr(expected)
+    assert state == {"n": 2}
+    assert counter.frame_count == 1
     results, state = [], {}
-    thread = threading.Thread(target=lambda: results.append(compiled(state, torch.ones(1)).tolist()))
+    thread = threading.Thread(target=lambda: results.append(compiled(state, *args, **kwargs)))
     with LOCK:
         thread.start()
-        thread.join(0.2)
-        assert thread.is_alive()
+        while not any(f.f_code is Taking.__call__.__code__ for f in sys._current_frames().values()):
+            assert thread.is_alive()
         state["n"] = 5
     thread.join()
-    assert results == [[6]]
+    assert repr(results) == repr([f({"n": 5}, *args, **kwargs)])
+    assert state == {"n": 5}
+    assert counter.frame_count == 1
 
 
 def test_many_threads_count():
@@ -100,21 +113,44 @@ def test_many_threads_count():
     assert totals["n"] == 200
 
 
-def test_held_while_the_program_holds_it():
+def test_a_break_inside():
+    """Such a lock is taken where the program takes it."""
+
     def f(x, seen):
         y = x + 1
         with LOCK:
             seen.append(1)
             look()
             y = y * 2
-        look()
-        with LOCK, OTHER:
-            look()
         return y - 1
 
-    breaking(f, torch.ones(2), [])
-    assert set(SEEN) == {(True, False), (False, False), (True, True)}
-    assert SEEN == SEEN[:3] * (len(SEEN) // 3)
+    captured(f, torch.ones(2), [], breaks=3, graphs=3)
+    assert SEEN == [(True, False)] * 2
+
+
+def test_a_break_behind():
+    def f(x, seen):
+        with LOCK:
+            seen.append(x + 1)
+        look()
+        return x * 2
+
+    captured(f, torch.ones(2), [], breaks=1, graphs=2)
+    assert SEEN == [(False, False)] * 2
+
+
+def test_a_break_in_a_call():
+    def inner(seen):
+        with LOCK:
+            seen.append(2)
+        look()
+
+    def f(x, seen):
+        inner(seen)
+        return x * 2
+
+    captured(f, torch.ones(2), [], breaks=1)
+    assert SEEN == [(False, False)] * 2
 
 
 def test_the_graph_raises():
@@ -136,6 +172,20 @@ def test_the_graph_raises():
         assert outcomes[0] == outcomes[1]
 
 
+def test_storing_raises():
+    class Picky:
+        def __setattr__(self, name, value):
+            raise AttributeError(name)
+
+    def f(x, target):
+        with LOCK:
+            target.y = x + 1
+        return x
+
+    with pytest.raises(AttributeError):
+        dynamo_lite.compile(f, backend="eager")(torch.ones(2), Picky())
+
+
 def test_the_program_raises():
     def f(x, seen):
         try:
@@ -146,7 +196,14 @@ def test_the_program_raises():
             seen.append(2)
         return x + 1
 
-    breaking(f, torch.ones(2), [])
+    captured(f, torch.ones(2), [])
+
+    def g(x):
+        with LOCK:
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        dynamo_lite.compile(g, backend="eager")(torch.ones(2))
 
 
 def test_reentrant():
@@ -155,10 +212,45 @@ def test_reentrant():
             seen.append(REENTRANT._is_owned())
         return x + 1
 
-    breaking(f, torch.ones(2), [])
+    captured(f, torch.ones(2), [])
     with REENTRANT:
-        breaking(f, torch.ones(2), [])
+        captured(f, torch.ones(2), [])
         assert REENTRANT._is_owned()
+
+
+def test_nested_in_their_order():
+    def f(x, seen):
+        with LOCK, OTHER:
+            seen.append(LOCK.locked() and OTHER.locked())
+        return x + 1
+
+    captured(f, torch.ones(2), [])
+
+
+def test_one_after_the_other():
+    """Never both: who else takes them may do so in the other order."""
+
+    def f(x, seen):
+        with LOCK:
+            seen.append(1)
+        look()
+        with OTHER:
+            seen.append(2)
+        with LOCK:
+            seen.append(3)
+        return x + 1
+
+    run_both(f, torch.ones(2), [])
+
+    def g(x):
+        with LOCK:
+            pass
+        with OTHER:
+            look()
+        return x + 1
+
+    run_both(g, torch.ones(2))
+    assert SEEN == [(False, False)] * 4 + [(False, True)] * 4
 
 
 @pytest.mark.parametrize("ask", [lambda: LOCK.locked(), lambda: LOCK.acquire(False), lambda: LOCK.acquire(timeout=0)])
@@ -169,7 +261,8 @@ def test_whether_it_is_free(ask):
             LOCK.release()
         return x + taken
 
-    breaking(f, torch.ones(2))
+    run = run_both(f, torch.ones(2))
+    assert run.breaks
 
 
 def test_taken_here_and_given_back_elsewhere():
@@ -206,17 +299,27 @@ def test_what_the_standard_library_makes_of_them():
         event.clear()
 
 
-def test_made_by_the_program():
-    def f(x):
-        lock, again = threading.Lock(), threading.RLock()
-        with lock, again, again:
-            taken = lock.locked(), lock.acquire(False)
-        return x + 1, taken, lock.locked()
+def test_a_graph_that_may_wait():
+    """An operator that torch does not know does what it likes: it may take the lock."""
 
-    breaking(f, torch.ones(2))
+    @torch.library.custom_op("dl_locks::wait", mutates_args=())
+    def wait(x: torch.Tensor) -> torch.Tensor:
+        with LOCK:
+            return x + 1
+
+    wait.register_fake(lambda x: torch.empty_like(x))
+
+    def f(x, seen):
+        with LOCK:
+            seen.append(1)
+        return wait(x)
+
+    captured(f, torch.ones(2), [], breaks=2, graphs=1)
 
 
 def test_the_lock_is_not_kept():
+    import weakref
+
     class Holder:
         def __init__(self):
             self.lock = threading.Lock()

@@ -167,7 +167,6 @@ def test_conversions_of_objects():
         operator.lt(1, 2), operator.eq(n, 1), operator.is_(n, n), operator.is_not(n, None)
         operator.contains([1], 1), operator.getitem([1, 2], 1), operator.concat([1], [2])
         operator.mod("%s", 1), operator.iadd([1], [2]), operator.matmul
-        operator.concat(1, 2)
         x = [1]; operator.setitem(x, 0, 5); operator.iconcat(x, [3]); operator.delitem(x, 0); return x
         operator.call(max, 1, 2)
         math.prod([1, 2, 3]), math.prod([], start=4), math.fsum([0.1] * 3), math.dist([0, 0], (3, 4))

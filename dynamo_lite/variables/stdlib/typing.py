@@ -80,7 +80,7 @@ class TypingVariable(ConstantVariable):
 
     @property
     def tp_iter(self) -> Any:
-        return self._iter if type_lookup(type(self.value), "__iter__") is not ABSENT else None
+        return self._iter if type_lookup(type(self.value), "__iter__") not in (ABSENT, None) else None
 
     def _iter(self, tx: Frame) -> VariableTracker:
         """`*Ts`, `*List[int]`: generators written in Python. Since 3.12 that of `Ts` is written in C."""
