@@ -10,6 +10,8 @@ from __future__ import annotations
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from bytecode import Label
+
 from dynamo_lite._eval_frame import tail_call
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.interp.frame import NULL, Frame
@@ -97,7 +99,7 @@ class BreakEmitter:
         asm = self.asm
         # An exception has to go through the inlined frames too: its traceback shows them.
         guarded = len(self.frames) > 1 or self.frames[0].lifted.handler_at[self.frames[0].cur] is not None
-        failed = asm.label() if guarded else None
+        failed = asm.label()
         if handled is not None:
             self._establish(handled)
         asm.set_location(*instr.pos)
@@ -213,7 +215,7 @@ class BreakEmitter:
             following += 1
         self._resume(stack, following)
 
-    def _two_ways(self, stack: list[Any], i: int, target: int, taken: object) -> None:
+    def _two_ways(self, stack: list[Any], i: int, target: int, taken: Label) -> None:
         instrs = self.frames[-1].lifted.instrs
         rest = list(stack)
         j = i

@@ -109,7 +109,7 @@ class GraphCallSite:
         behind = items[end:]
         del items[first:]
         # Locals of our own that the inputs were loaded through hold parts of what is dropped.
-        own = {item.arg for item in items if isinstance(item, Instr) and item.name == "STORE_FAST"} - loaded
+        own = {str(item.arg) for item in items if isinstance(item, Instr) and item.name == "STORE_FAST"} - loaded
         for name in [*dropped, *sorted(own)]:
             asm.delete_fast(name)
         asm.build_list(n_given)
