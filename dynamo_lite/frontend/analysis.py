@@ -165,6 +165,7 @@ class Analysis:
     def _attempt(self, tr: Trace) -> Any:
         """One run; None if another one is needed. Outside of the `except` blocks: guards may look at the exception that the caller
         handles, and none of ours must be handled when they are checked."""
+        error: Unsupported | None
         try:
             return self._capture(tr)
         except (Unsupported, NotConstant) as refusal:
@@ -181,7 +182,9 @@ class Analysis:
                 raise error from None
             raise SkipFrame(error.context, error) from None
         except RunsEagerly as reason:
+            error = None
             self.record.skipped = f"runs eagerly: {reason}"
+        if error is None:
             return self._eager_entry(tr)
         if isinstance(error, FirstUse) and not tr.thread.loops_follow():
             # The frame will be another one from the next call on, so that its pieces are not worth compiling.
