@@ -268,6 +268,9 @@ class Analysis:
             code = self.fn.__code__
             if self.region.strikes.is_last(TOO_LONG, (code.co_filename, code.co_firstlineno)):
                 raise SkipFrame(error.context, error)
+        turning = tr.thread.turning_frame()
+        if turning is not None and turning.parent is None and self.fn.__code__ not in self.region.wanted:
+            raise SkipFrame(error.context, error)
         step = error.break_step if error.break_step is not None else tr.thread.failing_step()
         if 0 <= self.facts.break_step <= step:
             self.record.breaks.append(BreakRecord.of(error))

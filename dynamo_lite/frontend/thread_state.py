@@ -17,7 +17,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism.observed_values import is_module
 from dynamo_lite.exc import Unsupported, UserFrame
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.flow import leads_to_loop
+from dynamo_lite.isa.flow import is_in_loop, leads_to_loop
 from dynamo_lite.isa.resume import PREFIXES
 from dynamo_lite.record import Function
 from dynamo_lite.variables.generators.generator import ExcState
@@ -149,11 +149,18 @@ class ThreadState:
         innermost step from which every frame above can be resumed."""
         f = frame if frame is not None else self.frame
         step = f.step if f is not None else self.tr.budget.steps
+        turning = self.turning_frame()
         while f is not None and f.parent is not None:
-            if not (f.direct and config.nested_graph_breaks) or _is_never_cut(f):
+            if not (f.direct and config.nested_graph_breaks) or _is_never_cut(f) or f is turning:
                 step = f.call_step
             f = f.parent
         return step
+
+    def turning_frame(self) -> Frame | None:
+        """The innermost frame if it is torch's own and in a loop: such functions go over parameters of any shapes (`torch.optim`), so that
+        a break in them is one for each turn, and each turn another version. They run as they are, captured are the functions they call."""
+        f = next((f for f in self.frames() if not trace_rules.is_internal(f.code)), None)
+        return f if f is not None and trace_rules.is_of_torch(f.globals.value) and is_in_loop(f.lifted, f.cur) else None
 
 
 def _is_never_cut(f: Frame) -> bool:
