@@ -253,9 +253,7 @@ def main() -> None:
     stem = RESULTS / f"training-{time.strftime('%Y%m%d')}"
     facts = ", ".join(f"{key} {value}" for key, value in about.items())
     stem.with_suffix(".json").write_text(json.dumps({"environment": about, "rows": rows}, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(
-        "\n".join([f"# training\n\n{facts}\n", HEADER, *map(line, rows), f"\n{mean}\n"])
-    )
+    stem.with_suffix(".md").write_text("\n".join([f"# training\n\n{facts}\n", HEADER, *map(line, rows), f"\n{mean}\n"]))
 
 
 if __name__ == "__main__":

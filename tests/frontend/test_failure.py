@@ -1,7 +1,9 @@
 """Errors that only the running graph raises: the program sees them as in eager execution, or is told what was lost."""
 
 import contextlib
+import logging
 import re
+import sys
 import traceback
 import warnings
 
@@ -496,6 +498,17 @@ def test_an_operator_whose_gradient_aotautograd_cannot_run():
         result = dynamo_lite.compile(f, backend="aot_eager")(torch.ones(3, requires_grad=True))
     with pytest.raises(RuntimeError, match="WrongGradientBackward returned an invalid gradient"):
         result.sum().backward()
+
+
+def test_a_frame_that_runs_eagerly_and_asks_for_the_handled_exception(caplog):
+    """Its guards are checked while no exception of the engine's is handled."""
+
+    def f(x):
+        return WrongGradient.apply(x + 0), sys.exc_info()[1]
+
+    with pytest.warns(UserWarning, match="the function runs eagerly"):
+        assert dynamo_lite.compile(f, backend="aot_eager")(torch.ones(3, requires_grad=True))[1] is None
+    assert not [r for r in caplog.records if r.name == "dynamo_lite" and r.levelno >= logging.WARNING]
 
 
 def raising(gm, inputs):

@@ -104,6 +104,30 @@ def test_lbfgs(search):
     torch.testing.assert_close(minimize(True), minimize(False), rtol=0, atol=0)
 
 
+def test_a_loop_over_parameters_that_breaks_runs_as_it_is():
+    """Its turns differ in the shapes of parameters: each would be a version, with a graph for each part between two breaks."""
+
+    def train(compiled):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+        optimizer = torch.optim.Adafactor(model.parameters(), lr=0.01, foreach=False)
+        counter = CompileCounter()
+
+        def step(x):
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+
+        run = dynamo_lite.compile(step, backend=counter) if compiled else step
+        for _ in range(4):
+            run(torch.randn(5, 3))
+        return list(model.parameters()), counter.frame_count
+
+    (params, graphs), (expected, _) = train(True), train(False)
+    torch.testing.assert_close(params, expected, rtol=0, atol=0)
+    assert graphs == 1  # forward and backward
+
+
 @pytest.mark.parametrize("foreach", [False, True])
 def test_adafactor_with_its_numbers_in_the_graph(foreach):
     expected, state, _ = five_steps("Adafactor", False, foreach=foreach)
