@@ -172,9 +172,7 @@ def coverage(subject: Subject) -> Record:
     forget()
     model = subject.copy()
     with Measurement() as measurement:
-        backend = measurement.backend("eager")
-        compiled = dynamo_lite.compile(model, backend=backend, dynamic=subject.settings.dynamic or None)
-        compiled = measurement.function(compiled)
+        compiled = dynamo_lite.compile(model, backend="eager", dynamic=subject.settings.dynamic or None)
         for _ in range(COVERED_CALLS):
             seed()
             subject.call(compiled, model, subject.inputs())

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     wanted = options.coverage or options.html is not None
     measurement = Measurement(options.window, keep_texts=options.html is not None) if wanted else None
     try:
-        with measurement or nullcontext(), redirected(options.backend, measurement):
+        with measurement or nullcontext(), redirected(options.backend):
             run_script(options.target, options.arguments, as_module=options.module)
     finally:
         if options.html is not None:
@@ -113,7 +113,7 @@ def explain(options: argparse.Namespace) -> int:
         return 2
     measurement = Measurement(keep_texts=True) if options.html is not None else None
     try:
-        with measurement or nullcontext(), redirected(options.backend, measurement):
+        with measurement or nullcontext(), redirected(options.backend):
             run_script(options.target, options.arguments, as_module=options.module)
     finally:
         if measurement is not None:

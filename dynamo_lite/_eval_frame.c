@@ -157,6 +157,7 @@ restore_region(Thread *thread, Region *previous)
     Py_XDECREF(swap_region(thread, previous));
 }
 
+#include "csrc/observe.h"
 #include "csrc/graph.h"
 
 #include "csrc/cache.h"
@@ -271,6 +272,9 @@ static PyMethodDef module_methods[] = {
      "c_stack_left() -> int\n\nHow many bytes of this thread's C stack are left."},
     {"set_region", module_set_region, METH_O,
      "set_region(region) -> previous\n\nMake a Region, or None, the active one of this thread."},
+    {"observe", (PyCFunction)(void (*)(void))module_observe, METH_FASTCALL,
+     "observe(calls, graphs) -> previous\n\nHave functions, or None, told of each call of a compiled function, calls(function, first_argument),\n"
+     "and of each call of a graph, graphs(graph_call, None). What they return, unless None, is called when the call has ended."},
     {"call_by_slot", module_call_by_slot, METH_O,
      "call_by_slot(cls)\n\nMake calls of instances of a class whose `__call__` is a SlotDescriptor cheaper."},
     {"set_metaclass", (PyCFunction)(void (*)(void))module_set_metaclass, METH_FASTCALL,

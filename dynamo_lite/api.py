@@ -17,7 +17,7 @@ import threading
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +123,45 @@ def _hashable(value: object) -> bool:
 # compile
 
 _default_backend: Backend = "inductor"
+_overriding: Backend | None = None
+
+
+@contextlib.contextmanager
+def overriding(backend: Backend | None) -> Iterator[None]:
+    """Within the block `compile`, `optimize` and their relatives use this backend, whichever they are asked for; modes and options are
+    dropped. None: no other than they are asked for. Raises InvalidBackend for an unknown name."""
+    global _overriding
+    if backend is not None:
+        lookup_backend(backend)
+    before, _overriding = _overriding, backend
+    try:
+        yield
+    finally:
+        _overriding = before
+
+
+def _settings(**asked: Any) -> Settings:
+    if _overriding is not None:
+        asked |= {"backend": _overriding, "mode": None, "options": None}
+    return Settings(**asked)
+
+
+def settings_of(compiled: Any) -> Settings | None:
+    """The settings with which a function, method, module or other callable was compiled; None for anything else."""
+    if isinstance(compiled, types.MethodType):
+        return settings_of(compiled.__func__)
+    if isinstance(compiled, _eval_frame.Callable):
+        return getattr(compiled.cache.region, "settings", None)
+    if isinstance(compiled, OptimizedModule):
+        return compiled._dynamo_lite_rebuild.keywords["settings"]
+    if isinstance(compiled, torch.nn.Module):
+        return settings_of(compiled._compiled_call_impl)
+    return settings_of(vars(compiled).get("__call__")) if isinstance(compiled, type) else None
+
+
+def compile_with(settings: Settings, model: Any) -> Any:
+    """`compile` with settings."""
+    return _compile(model, settings)
 
 
 def set_default_backend(backend: Backend | None) -> None:
@@ -173,7 +212,7 @@ def compile(
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if shapes_spec is not None:
         warnings.warn("shapes_spec has no effect; use mark_dynamic and mark_static", stacklevel=2)
-    settings = Settings(
+    settings = _settings(
         backend=backend if backend is not None else _default_backend,
         fullgraph=fullgraph,
         dynamic=dynamic,
@@ -429,16 +468,16 @@ def optimize(
     """
     if disable or config.disable:
         return _NullOptimize() if _is_backend(backend) else backend
-    settings = Settings(
-        backend="autotune",
+    names_backend = _is_backend(backend)
+    settings = _settings(
+        backend=backend if names_backend else "autotune",
         fullgraph=nopython or bool(error_on_graph_break),
         dynamic=dynamic,
         recompile_limit=recompile_limit,
         isolate=isolate_recompiles,
     )
-    if not _is_backend(backend):
+    if not names_backend:
         return _compile(backend, settings)
-    settings = Settings(**{**vars(settings), "backend": backend})
     settings.compiler()  # an unknown name is an error here, not at the first call
     return OptimizeContext(settings)
 

@@ -146,6 +146,8 @@ class GraphRecord:
     node_count: int
     backend: str
     compile_seconds: float = 0.0
+    module: Callable[[], Any] = type(None)
+    """The graph itself, None when it is gone."""
     code_text: Callable[[], str] = str
     origins: Callable[[], Counter[CallChain]] = Counter
     """How many operators come from each chain of calls."""

@@ -142,9 +142,13 @@ graph_run(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf
         return NULL;
     }
     Region *previous = thread->region == NULL ? NULL : swap_region(thread, NULL);
+    PyObject *ended = graph_observer == NULL ? NULL : observe_begin(graph_observer, (PyObject *)graph, NULL);
     PyObject *result = PyObject_Vectorcall(graph->compiled, args, nargsf, NULL);
     if (result == NULL && graph->on_failure != NULL) {
         result = graph_failed(graph, args, PyVectorcall_NARGS(nargsf));
+    }
+    if (ended != NULL) {
+        observe_end(ended);
     }
     if (previous != NULL) {
         restore_region(thread, previous);

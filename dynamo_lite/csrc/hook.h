@@ -142,6 +142,8 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     }
     PyCodeObject *replacement = (PyCodeObject *)Py_NewRef(entry->code);
     Py_DECREF(entry);
+    PyObject *ended = call_observer == NULL ? NULL
+        : observe_begin(call_observer, (PyObject *)fn, code->co_argcount > 0 ? frame->localsplus[0] : NULL);
     handover_push(thread, handover);
     PyObject *result = run_replaced(tstate, frame, replacement);
     handover_drop(thread, handover);
@@ -149,7 +151,11 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     if (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
         frame_forget_locals(frame);
     }
-    return finish_tail_calls(thread, result);
+    result = finish_tail_calls(thread, result);
+    if (ended != NULL) {
+        observe_end(ended);
+    }
+    return result;
 }
 
 #endif /* HAVE_HOOK */

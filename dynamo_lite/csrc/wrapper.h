@@ -21,7 +21,12 @@ callable_vectorcall(Wrapper *self, PyObject *const *args, size_t nargsf, PyObjec
         Py_SETREF(self->cache, cache);
     }
     Py_INCREF(cache);
+    PyObject *ended = call_observer == NULL ? NULL
+        : observe_begin(call_observer, self->fn, PyVectorcall_NARGS(nargsf) > 0 ? args[0] : NULL);
     PyObject *result = call_through_cache(cache, fn, args, nargsf, kwnames);
+    if (ended != NULL) {
+        observe_end(ended);
+    }
     Py_DECREF(cache);
     return result;
 }

@@ -41,7 +41,7 @@ from dynamo_lite.interp import ops as _ops  # noqa: F401  (fills the handler tab
 from dynamo_lite.interp.frame import GraphBreak
 from dynamo_lite.interp.resumption import raises_again
 from dynamo_lite.isa.typeobject import qualname_of
-from dynamo_lite.record import STATS, BreakRecord
+from dynamo_lite.record import STATS, BreakRecord, GraphRecord
 from dynamo_lite.variables import register_models as _families  # noqa: F401  (registers the models)
 from dynamo_lite.variables.builtin.slice import open_ranges
 from dynamo_lite.variables.protocol.base import ObservedException
@@ -71,6 +71,11 @@ class _Later:
 
     def __call__(self, *args: Any) -> Any:
         return self.on_failure(*args)
+
+    @property
+    def record(self) -> GraphRecord:
+        """The record of the graph."""
+        return self.on_failure.record
 
 
 class Analysis:

@@ -189,6 +189,7 @@ def compile_graph(
         graph.op_count,
         graph.node_count,
         backend_name(backend),
+        module=weakref.ref(gm),
         code_text=_text(gm),
         origins=_origins(gm),
     )
@@ -217,7 +218,7 @@ def compile_graph(
     if getattr(function, "__self__", None) is not gm:
         function = _replaced(graph, function, functools.partial(forward_of, gm), is_boxed=False)
     failure = GraphFailure(
-        gm, record.backend, fullgraph, protect, graph.passes.checks, None if boxed is None else protect(boxed)
+        gm, record, fullgraph, protect, graph.passes.checks, None if boxed is None else protect(boxed)
     )
     return protect(function), failure, record
 

@@ -1,7 +1,9 @@
 """Coverage: the share of a program's torch work that runs in captured graphs, and the breaks that prevent more.
 
-Input: compiled functions and backends wrapped by a `Measurement`, and the records that capture writes meanwhile.
+Input: the calls of compiled functions and graphs while a `Measurement` is entered, and the records that capture writes meanwhile.
 Output: a `Coverage`, whose `str` is the report.
+Invariant: what is measured runs as it does without: the C side tells of calls (`_eval_frame.observe`), nothing is wrapped, and the cache of
+versions is neither read nor written.
 
 Units. An operator is a call node of a graph, or an operator that torch's profiler sees at top level in eager code: both
 are one call at the level of the user's program. Eager operators are counted between entry to and return from a compiled
@@ -11,7 +13,6 @@ function, outside of graphs and of capture itself. Time is wall time in compiled
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 import threading
@@ -25,10 +26,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from dynamo_lite.backends.registry import backend_name, lookup_backend
+from dynamo_lite import _eval_frame
+from dynamo_lite.config import config
 from dynamo_lite.exc import UserFrame, many
-from dynamo_lite.optimized_module import OptimizedModule
-from dynamo_lite.record import GRAPH_RECORD, BreakRecord, CallChain, FrameRecord, GraphRecord, OfFrames, log
+from dynamo_lite.record import BreakRecord, CallChain, FrameRecord, GraphRecord, OfFrames, log
 
 GRAPH_RANGE = "dynamo_lite::graph "
 FUNCTION_RANGE = "dynamo_lite::function "
@@ -121,7 +122,7 @@ class Coverage(OfFrames):
 
 
 class Measurement:
-    """Measures while it is entered: `backend` and `function` give wrapped versions that report to it.
+    """Measures while it is entered, in all threads.
 
     The operators are counted for at most `window` seconds, because the profiler keeps every event in memory; graph
     calls and times are counted to the end. With `keep_texts` the coverage has code and guards of frames also when these are gone: `runpy`
@@ -133,7 +134,7 @@ class Measurement:
         self.keep_texts = keep_texts
         self._texts: dict[int, FrameText] = {}
         self._functions: list[FunctionCoverage] = []
-        self._backends: dict[Any, _MeasuredBackend] = {}
+        self._by_key: dict[tuple[Any, ...], int] = {}
         self._current = _CurrentFunction([])
         self._profiler: profile | None = None
         self._started = 0.0
@@ -147,31 +148,18 @@ class Measurement:
         log.capture_context = self._capture
         self._profiler = profile(activities=[ProfilerActivity.CPU], acc_events=True)
         self._profiler.__enter__()
+        self._observed = _eval_frame.observe(self._call_begins, self._graph_begins)
+        self._cache = config.patch(cache=False)
+        self._cache.__enter__()
         self._started = time.perf_counter()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self._cache.__exit__(*exc_info)
+        _eval_frame.observe(*self._observed)
         self._end_window()
         log.capture_context = contextlib.nullcontext
         self._stop()
-
-    def backend(self, backend: str | Callable[..., Any]) -> _MeasuredBackend:
-        """`backend`, with its graphs counted and timed. The same object for the same backend."""
-        if backend not in self._backends:
-            self._backends[backend] = _MeasuredBackend(lookup_backend(backend), self._current)
-        return self._backends[backend]
-
-    def function(self, compiled: Any) -> Any:
-        """A compiled function, method or module, with its calls counted and timed. Modules are changed in place."""
-        if isinstance(compiled, OptimizedModule):
-            counted = self._counted(compiled._dynamo_lite_call, type(compiled._orig_mod).__qualname__)
-            object.__setattr__(compiled, "_dynamo_lite_call", counted)
-            return compiled
-        if isinstance(compiled, types.MethodType):
-            # The class of the bound object names a module better than `Module._call_impl` does.
-            name = type(compiled.__self__).__qualname__
-            return self._counted(compiled, f"{name}.{compiled.__name__}")
-        return self._counted(compiled, getattr(compiled, "__qualname__", type(compiled).__qualname__))
 
     def coverage(self) -> Coverage:
         """The measurements so far; complete after the exit."""
@@ -180,33 +168,64 @@ class Measurement:
         names = [function.name for function in self._functions]
         return Coverage(functions, self._window_ended_at, events, self._texts, names)
 
-    def _counted(self, fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-        function = FunctionCoverage(name)
-        position = len(self._functions)
-        range_name = f"{FUNCTION_RANGE}{position}"
-        self._functions.append(function)
+    def _call_begins(self, fn: types.FunctionType, first: object) -> Callable[[], None] | None:
+        """A compiled function begins; None within another one."""
+        current = self._current
+        if current.function is not None:
+            return None
+        if time.perf_counter() - self._started > self.window:
+            self._end_window()
+        position = self._position_of(fn, first)
+        function = self._functions[position]
+        current.begin(function, fn.__code__)
+        profiled = record_function(f"{FUNCTION_RANGE}{position}")
+        start = time.perf_counter()
+        current.after(None, start)
+        profiled.__enter__()
 
-        @functools.wraps(fn)
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            if self._current.function is not None:
-                return fn(*args, **kwargs)
-            if time.perf_counter() - self._started > self.window:
-                self._end_window()
-            self._current.function, self._current.capture_seconds = function, 0.0
-            start = time.perf_counter()
-            self._current.after(None, start)
-            try:
-                with record_function(range_name):
-                    return fn(*args, **kwargs)
-            finally:
-                end = time.perf_counter()
-                self._current.before(None, end)
-                self._current.keep("function", position, start, end)
-                function.calls += 1
-                function.seconds += end - start - self._current.capture_seconds
-                self._current.function = None
+        def end() -> None:
+            profiled.__exit__(None, None, None)
+            now = time.perf_counter()
+            current.before(None, now)
+            current.keep("function", position, start, now)
+            function.calls += 1
+            function.seconds += now - start - current.capture_seconds
+            current.function = None
 
-        return counted
+        return end
+
+    def _position_of(self, fn: types.FunctionType, first: object) -> int:
+        """Where the calls of a function, or of a module, are counted."""
+        key: tuple[Any, ...] = (fn.__code__,)
+        name = fn.__qualname__
+        if isinstance(first, torch.nn.Module) and fn.__module__ == torch.nn.Module.__module__:
+            key, name = (type(first), id(first)), type(first).__qualname__
+        if key not in self._by_key:
+            self._by_key[key] = len(self._functions)
+            self._functions.append(FunctionCoverage(name))
+        return self._by_key[key]
+
+    def _graph_begins(self, call: _eval_frame.GraphCall, _: None) -> Callable[[], None] | None:
+        record = getattr(call.on_failure, "record", None)
+        if not isinstance(record, GraphRecord):
+            return None
+        current = self._current
+        profiled = record_function(f"{GRAPH_RANGE}{record.id}")
+        start = time.perf_counter()
+        current.before(record.id, start)
+        profiled.__enter__()
+
+        def end() -> None:
+            profiled.__exit__(None, None, None)
+            now = time.perf_counter()
+            record.calls += 1
+            record.seconds += now - start
+            if current.function is not None:
+                current.function.graph_seconds += now - start
+                current.keep("graph", record.id, start, now)
+            current.after(record.id, time.perf_counter())
+
+        return end
 
     @contextlib.contextmanager
     def _capture(self) -> Iterator[None]:
@@ -220,12 +239,14 @@ class Measurement:
     def _frame_done(self, frame: FrameRecord) -> None:
         if self._current.function is not None:
             self._current.function.frames.append(frame)
-            if self.keep_texts:
-                self._texts[id(frame)] = FrameText(
-                    [graph.code_text() for graph in frame.graphs],
-                    frame.guards.text() if frame.guards is not None else "",
-                    [graph.origins() for graph in frame.graphs],
-                )
+        else:
+            self._current.waiting.append(frame)
+        if self.keep_texts:
+            self._texts[id(frame)] = FrameText(
+                [graph.code_text() for graph in frame.graphs],
+                frame.guards.text() if frame.guards is not None else "",
+                [graph.origins() for graph in frame.graphs],
+            )
 
     def _end_window(self) -> None:
         if self._profiler is None:
@@ -263,6 +284,16 @@ class _CurrentFunction(threading.local):
 
     def __init__(self, events: list[ProfilerEvent]) -> None:
         self.events = events  # of all threads
+        self.waiting: list[
+            FrameRecord
+        ] = []  # captured before their call began: the outermost ones of `with optimize(…)`
+
+    def begin(self, function: FunctionCoverage, code: types.CodeType) -> None:
+        """A function begins, the outermost one. The analysis of its frame may have ended already."""
+        place = code.co_filename, code.co_firstlineno
+        function.frames += [frame for frame in self.waiting if (frame.filename, frame.lineno) == place]
+        self.waiting.clear()
+        self.function, self.capture_seconds = function, 0.0
 
     def after(self, graph: int | None, now: float) -> None:
         """A graph has ended, or the function begins."""
@@ -279,38 +310,6 @@ class _CurrentFunction(threading.local):
         """Remember an event, if there are not too many."""
         if len(self.events) < MAX_EVENTS:
             self.events.append(ProfilerEvent(kind, number, start, end - start))
-
-
-class _MeasuredBackend:
-    """A backend whose compiled graphs add the number and the duration of their calls to their `GraphRecord`."""
-
-    def __init__(self, inner: Callable[..., Any], current: _CurrentFunction) -> None:
-        self._inner = inner
-        self._current = current
-        self.__name__ = backend_name(inner)
-        self.validate = getattr(inner, "validate", lambda **options: None)
-
-    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any], **options: Any) -> Callable[..., Any]:
-        compiled = self._inner(gm, example_inputs, **options)
-        record: GraphRecord = gm.meta[GRAPH_RECORD]
-        range_name = f"{GRAPH_RANGE}{record.id}"
-        current = self._current
-
-        def measured(*inputs: Any) -> Any:
-            start = time.perf_counter()
-            current.before(record.id, start)
-            with record_function(range_name):
-                result = compiled(*inputs)
-            end = time.perf_counter()
-            record.calls += 1
-            record.seconds += end - start
-            if current.function is not None:
-                current.function.graph_seconds += end - start
-                current.keep("graph", record.id, start, end)
-            current.after(record.id, time.perf_counter())
-            return result
-
-        return measured
 
 
 def _is_operator(name: str) -> bool:

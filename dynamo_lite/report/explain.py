@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from dynamo_lite.api import compile
-from dynamo_lite.record import BreakRecord, FrameRecord
+from dynamo_lite.api import Settings, compile_with, settings_of
+from dynamo_lite.record import BreakRecord, FrameRecord, log
 
 from . import html_report
 from .coverage import Coverage, Measurement, short_path
@@ -73,23 +73,22 @@ def describe_frame(frame: FrameRecord) -> list[str]:
 
 
 def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """`explain(fn)(*args, **kwargs)` runs `fn` once, captured afresh with the backend "eager", and says what happened.
+    """`explain(fn)(*args, **kwargs)` runs `fn` once, captured afresh, and says what happened.
 
-    Earlier compiled versions are neither used nor changed. With arguments after `f` the call is made at once.
+    The settings are those that `fn` was compiled with, without `fullgraph`; those of a function that is not compiled are the defaults, with
+    the backend "eager". Earlier compiled versions are neither used nor changed. With arguments after `f` the call is made at once.
     Exceptions of `fn` propagate.
     """
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
+        settings = replace(settings_of(f) or Settings("eager"), isolate=True, fullgraph=False)
         graphs: list[torch.fx.GraphModule] = []
-
-        def keep_graph(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-            graphs.append(gm)
-            return gm.forward
-
-        keep_graph.__name__ = "eager"  # what reports call it
         with Measurement(keep_texts=True) as measurement:
-            compiled = compile(f, backend=measurement.backend(keep_graph), isolate_recompiles=True)
-            measurement.function(compiled)(*args, **kwargs)
+            stop = log.listen(lambda frame: graphs.extend([graph.module() for graph in frame.graphs]))
+            try:
+                compile_with(settings, f)(*args, **kwargs)
+            finally:
+                stop()
         return _output(graphs, measurement.coverage())
 
     return run(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else run

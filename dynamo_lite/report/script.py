@@ -1,7 +1,7 @@
 """Run an unmodified script with torch's compile entry points redirected here.
 
-Input: the path of a script or the name of a module, and its arguments. Output: its exit status as if run by Python, and
-the results of a `Measurement`. The redirection ends with the script.
+Input: the path of a script or the name of a module, and its arguments. Output: its exit status as if run by Python. The
+redirection ends with the script.
 """
 
 from __future__ import annotations
@@ -17,37 +17,19 @@ from unittest import mock
 import torch
 
 from dynamo_lite import markers
-from dynamo_lite.api import compile, compile_module_, disable, reset
-
-from .coverage import Measurement
+from dynamo_lite.api import compile, compile_module_, disable, overriding, reset
 
 
 @contextlib.contextmanager
-def redirected(
-    backend: str | Callable[..., Any] | None = None, measurement: Measurement | None = None
-) -> Iterator[None]:
-    """Within the block `torch.compile`, `nn.Module.compile` and the functions of `torch.compiler` that belong to them are ours.
-
-    `backend` replaces the one that the program asks for, whose mode and options are then dropped.
-    """
-
-    def settings(options: dict[str, Any]) -> dict[str, Any]:
-        if backend is not None:
-            options = {**options, "backend": backend, "mode": None, "options": None}
-        if measurement is not None:
-            options["backend"] = measurement.backend(options.get("backend") or "inductor")
-        return options
+def redirected(backend: str | Callable[..., Any] | None = None) -> Iterator[None]:
+    """Within the block `torch.compile`, `nn.Module.compile` and the functions of `torch.compiler` that belong to them are ours, and
+    `backend` takes the place of every one that the program asks for, in these and in our own functions."""
 
     def redirected_compile(model: object = None, **options: Any) -> Any:
-        if model is None:
-            return lambda model: redirected_compile(model, **options)
-        compiled = compile(model, **settings(options))
-        return compiled if measurement is None or compiled is model else measurement.function(compiled)
+        return compile(model, **{"backend": "inductor", **options})
 
     def redirected_module_compile(self: torch.nn.Module, **options: Any) -> None:
-        compile_module_(self, **settings(options))
-        if measurement is not None and self._compiled_call_impl is not None:
-            self._compiled_call_impl = measurement.function(self._compiled_call_impl)
+        compile_module_(self, **{"backend": "inductor", **options})
 
     replacements: list[tuple[Any, str, Callable[..., Any]]] = [
         (torch, "compile", redirected_compile),
@@ -59,6 +41,7 @@ def redirected(
         (torch.compiler, "assume_constant_result", markers.assume_constant_result),
     ]
     with contextlib.ExitStack() as stack:
+        stack.enter_context(overriding(backend))
         for owner, name, replacement in replacements:
             stack.enter_context(mock.patch.object(owner, name, replacement))
         yield

@@ -53,7 +53,7 @@ def test_report_of_nothing():
 
 def measured(fn, *calls, backend="eager"):
     with Measurement() as measurement:
-        compiled = measurement.function(dynamo_lite.compile(fn, backend=measurement.backend(backend)))
+        compiled = dynamo_lite.compile(fn, backend=backend)
         for args in calls:
             compiled(*args)
     return measurement.coverage()
@@ -85,7 +85,7 @@ def test_operators_between_graphs_are_counted():
 
 def test_operators_outside_of_compiled_functions_do_not_count():
     with Measurement() as measurement:
-        compiled = measurement.function(dynamo_lite.compile(torch.sin, backend=measurement.backend("eager")))
+        compiled = dynamo_lite.compile(torch.sin, backend="eager")
         X.exp()
         compiled(X)
         X.exp()
@@ -101,11 +101,10 @@ def test_modules_methods_and_in_place():
             return x + 2
 
     with Measurement() as measurement:
-        backend = measurement.backend("eager")
-        net = measurement.function(dynamo_lite.compile(Net(), backend=backend))
+        net = dynamo_lite.compile(Net(), backend="eager")
         assert isinstance(net, Net)
         net(X)
-        method = measurement.function(dynamo_lite.compile(Net().other, backend=backend))
+        method = dynamo_lite.compile(Net().other, backend="eager")
         method(X)
     names = [function.name.rpartition(".<locals>.")[2] for function in measurement.coverage().functions]
     assert names == ["Net", "Net.other"]
@@ -113,7 +112,7 @@ def test_modules_methods_and_in_place():
 
 def test_window(monkeypatch):
     with Measurement(window=0.0) as measurement:
-        compiled = measurement.function(dynamo_lite.compile(torch.sin, backend=measurement.backend("eager")))
+        compiled = dynamo_lite.compile(torch.sin, backend="eager")
         compiled(X)
     coverage = measurement.coverage()
     assert coverage.window_seconds is not None and coverage.total_ops == 0 and coverage.graph_calls == 1
@@ -122,7 +121,7 @@ def test_window(monkeypatch):
 
 def test_nothing_is_left_behind():
     context = log.capture_context
-    with pytest.raises(ZeroDivisionError), Measurement() as measurement:
-        compiled = measurement.function(dynamo_lite.compile(lambda x: x / 0 and 1 / 0, backend="eager"))
+    with pytest.raises(ZeroDivisionError), Measurement():
+        compiled = dynamo_lite.compile(lambda x: x / 0 and 1 / 0, backend="eager")
         compiled(1)
     assert log.capture_context is context

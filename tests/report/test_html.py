@@ -133,7 +133,7 @@ def test_deep_trees_are_cut():
 
 def measured(fn, *calls, **options):
     with Measurement(keep_texts=True) as measurement:
-        compiled = measurement.function(dynamo_lite.compile(fn, backend=measurement.backend("eager"), **options))
+        compiled = dynamo_lite.compile(fn, backend="eager", **options)
         for args in calls:
             compiled(*args)
         del compiled

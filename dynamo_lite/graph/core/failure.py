@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_iter
 
 from dynamo_lite.exc import TRACEBACK, brief
 from dynamo_lite.isa.eager_fallback import put_place
-from dynamo_lite.record import STATS
+from dynamo_lite.record import STATS, GraphRecord
 
 from . import modes
 from .fake import Propagator
@@ -56,20 +56,20 @@ class CheckFailed(Exception):
 
 
 class GraphFailure:
-    """The `on_failure` of one graph. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient state and looks at
-    the results of `checks`. `boxed`: what lets go of the inputs while it runs; None if nothing does."""
+    """The `on_failure` of one graph, whose record is `record`. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient
+    state and looks at the results of `checks`. `boxed`: what lets go of the inputs while it runs; None if nothing does."""
 
     def __init__(
         self,
         gm: GraphModule,
-        backend: str,
+        record: GraphRecord,
         fullgraph: bool,
         protect: Callable[[Any], Any],
         checks: Any,
         boxed: Callable[[list[Any]], Any] | None = None,
     ) -> None:
         self.gm = gm
-        self.backend = backend
+        self.record = record
         self.fullgraph = fullgraph
         self.protect = protect
         self.checks = checks
@@ -128,10 +128,10 @@ class GraphFailure:
         except Exception:
             return self._start_again()  # the program's own error
         if self.fullgraph:
-            error.add_note(f"backend {self.backend!r} raised this where eager execution succeeds")
+            error.add_note(f"backend {self.record.backend!r} raised this where eager execution succeeds")
             return False
         warnings.warn(
-            f"backend {self.backend!r} failed at run time, the graph runs eagerly: {brief(error)}", stacklevel=2
+            f"backend {self.record.backend!r} failed at run time, the graph runs eagerly: {brief(error)}", stacklevel=2
         )
         self.replaced.append(call.compiled)
         call.compiled = run
