@@ -8,6 +8,7 @@ test; `pytest --dynamo-lite-update` writes such files anew.
 from __future__ import annotations
 
 import difflib
+import pathlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -25,21 +26,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+_LOCKS = pytest.StashKey[dict[pathlib.Path, str]]()
+"""Lock file → the test that has used it in this run."""
+
+
+def _classes(node: pytest.Item) -> list[str]:
+    """The names of the classes that a test is in, the outermost first."""
+    return [parent.name for parent in node.listchain() if isinstance(parent, pytest.Class)]
+
+
 @pytest.fixture
 def capture_lock(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """`capture_lock(fn, args, kwargs, then=…, name=…)`: hold what is captured to the lock file. Returns the `testing.Captured`.
 
-    `name` defaults to the test's; several locks in one test need one each. The test fails with the difference, or if there is no file.
+    The file is `captures/MODULE.CLASS.TEST.lock`, or `captures/MODULE.CLASS.TEST.NAME.lock`; several locks in one test need a name each. The
+    test fails with the difference, if there is no file, or if another test has used the file in this run (files of one folder whose modules
+    have one name).
     """
-    used: set[str] = set()
+    used = request.config.stash.setdefault(_LOCKS, {})
+    test = ".".join([request.path.stem, *_classes(request.node), request.node.name])
+
+    written: set[str] = set()
 
     def lock(fn: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> Any:
         from dynamo_lite.testing import capture_of
 
-        name = name or re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
-        assert name not in used, f"two locks of this test are called {name!r}: give each a name"
-        used.add(name)
-        path = request.path.parent / "captures" / f"{name}.lock"
+        stem = re.sub(r"[^\w.-]+", "-", f"{test}.{name}" if name else test).strip("-")
+        path = request.path.parent / "captures" / f"{stem}.lock"
+        other = used.setdefault(path, request.node.nodeid)
+        if other != request.node.nodeid:
+            pytest.fail(f"{path} is the lock of {other} already: give one of them another name", pytrace=False)
+        assert stem not in written, f"two locks of this test are called {stem!r}: give each a name"
+        written.add(stem)
         captured = capture_of(fn, *args, **options)
         text = captured.text()
         if request.config.getoption("--dynamo-lite-update"):

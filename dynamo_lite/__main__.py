@@ -154,6 +154,8 @@ def check(options: argparse.Namespace) -> int:
     except (OSError, SyntaxError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
+    if importlib.util.find_spec("torch") is None:
+        print("torch is not installed here: of calls of torch and of tensors nothing is known", file=sys.stderr)
     if options.json:
         _say(json.dumps([report.as_dict() for report in reports], indent=2))
     else:

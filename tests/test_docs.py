@@ -3,6 +3,9 @@
 import pathlib
 import re
 
+import torch
+
+import dynamo_lite
 from dynamo_lite.__main__ import main
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
@@ -25,3 +28,18 @@ def test_quoted_reports_are_of_this_version():
     assert quoted == re.findall(
         r"dynamo_lite coverage: .*?if b\.sum\(\) < 0:", (DOCS / "quickstart.md").read_text(), re.S
     )
+
+
+def test_examples_of_testing():
+    """The first example of the page, with a step of as many operators as it states."""
+    source = re.search(r"```python\n(.*?)```", (DOCS / "testing.md").read_text(), re.S)[1]
+
+    def step(x):
+        for _ in range(12):
+            x = x + 1
+        return x
+
+    names = {"dynamo_lite": dynamo_lite, "step": step, "x": torch.ones(3)}
+    exec(source, names)
+    for name in ("test_step_is_one_graph", "test_step_is_the_same"):
+        names[name]()

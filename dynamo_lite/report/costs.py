@@ -47,17 +47,20 @@ def _passed(function: FunctionCoverage) -> Iterable[tuple[BreakRecord, int, floa
     """The gaps that a break is the reason of."""
     frame_of = {graph.id: frame for frame in function.frames for graph in frame.graphs}
     for (before, after), gap in function.gaps.items():
-        record = _reason(function.frames, frame_of.get(before), frame_of.get(after))
-        if record is not None:
-            yield record, gap.count, gap.seconds
+        broken = _broken(function.frames, frame_of.get(before), frame_of.get(after))
+        if broken is not None:
+            # Behind the graphs of a function that was called at the break the time goes on, of the same pass.
+            is_pass = broken is frame_of.get(before) or not broken.graphs
+            yield broken.breaks[-1], gap.count if is_pass else 0, gap.seconds
 
 
-def _reason(frames: list[FrameRecord], before: FrameRecord | None, after: FrameRecord | None) -> BreakRecord | None:
-    """The break that ended the graph before; for a resume function without one, the break of its original frame."""
+def _broken(frames: list[FrameRecord], before: FrameRecord | None, after: FrameRecord | None) -> FrameRecord | None:
+    """The frame whose break a gap belongs to: that of the graph before; for a resume function behind a graph of another frame, or behind
+    none, its original frame."""
     if before is not None and before.breaks:
-        return before.breaks[-1]
+        return before
     if after is None or not after.is_resume:
         return None
     place = after.filename, after.lineno
     earlier = [f for f in frames if (f.filename, f.lineno) == place and f.breaks and f is not after]
-    return earlier[-1].breaks[-1] if earlier else None
+    return earlier[-1] if earlier else None

@@ -117,8 +117,30 @@ class Coverage(OfFrames):
         seconds = sum(function.seconds for function in self.functions)
         return sum(function.graph_seconds for function in self.functions) / seconds if seconds else 0.0
 
+    @property
+    def rest_of_time(self) -> str:
+        """Where the time in compiled functions goes that is not spent in graphs; empty without graphs."""
+        seconds = sum(function.seconds for function in self.functions)
+        spent: Counter[str] = Counter()
+        for function in self.functions:
+            for (before, after), gap in function.gaps.items():
+                spent[_part_of_time(before, after)] += gap.seconds
+        parts = [
+            f"{share / seconds:.1%} {part}" for part, share in spent.most_common() if seconds and share > seconds / 1000
+        ]
+        return "the rest of the time: " + ", ".join(parts) if parts and self.graphs else ""
+
     def __str__(self) -> str:
         return "\n".join(_report(self))
+
+
+def _part_of_time(before: int | None, after: int | None) -> str:
+    """What runs between two graphs; None is the edge of the function."""
+    if before is None and after is None:
+        return "in calls without a graph"
+    if before is None:
+        return "before the first graph (guards, Python)"
+    return "behind the last graph (Python)" if after is None else "between graphs (breaks)"
 
 
 class Measurement:
@@ -341,6 +363,8 @@ def _report(coverage: Coverage) -> Iterator[str]:
         f"{many(len(coverage.recompiles), 'recompile')}; "
         f"trace {trace:.2f} s, backend {backend:.2f} s"
     )
+    if coverage.rest_of_time:
+        yield coverage.rest_of_time
     if coverage.window_seconds is not None:
         yield f"operators were counted in the first {coverage.window_seconds:.0f} s only"
     for function in coverage.functions:

@@ -26,6 +26,7 @@ from dynamo_lite.exc import Unsupported, format_break
 from dynamo_lite.frontend.analysis import Analysis
 from dynamo_lite.guards.mirror import mirror_source
 from dynamo_lite.interp.frame import NULL, OPS, ExcInfo, Frame
+from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.protocol import trace_rules
 from dynamo_lite.variables.protocol.base import MISSING
@@ -123,12 +124,17 @@ class Debugger(cmd.Cmd):
 
     def do_next(self, _: str) -> bool:
         """next (n): on to the next line of this function, or of its caller."""
-        here, new = self.frame, self._new_line(self.last)
-        callers = {here}
-        while here is not None and here.parent is not None:
-            here = here.parent
-            callers.add(here)
-        self.stop_at = lambda frame: frame in callers and new(frame)
+        here = self._current()
+        now, was_break = dict(_lines(here)), self.reason is not None
+
+        def is_next(frame: Frame) -> bool:
+            """Behind a break other frames go on: before they do, the analysis has followed the program up to the break once more."""
+            lines = list(_lines(frame))
+            if was_break and not is_resumed(list(_frames(frame))[-1].code):
+                return False
+            return bool(lines) and now.get(lines[0][0], frame.lineno) != frame.lineno
+
+        self.stop_at = is_next
         return True
 
     def do_stepi(self, _: str) -> bool:
@@ -267,6 +273,23 @@ class Debugger(cmd.Cmd):
 
     def _say(self, text: str) -> None:
         print(text, file=self.stdout)
+
+
+def _lines(frame: Frame) -> Iterator[tuple[tuple[object, ...], int]]:
+    """The functions of the program that a frame is called in, itself first, each with its line. A function is known by its callers; one
+    that goes on behind a break is the same one."""
+    here: Frame | None = frame
+    while here is not None:
+        callers = (f for f in _frames(here) if not trace_rules.is_internal(f.code))
+        yield tuple([(f.code.co_filename, f.code.co_firstlineno) for f in callers]), here.lineno
+        here = here.parent
+
+
+def _frames(frame: Frame) -> Iterator[Frame]:
+    here: Frame | None = frame
+    while here is not None:
+        yield here
+        here = here.parent
 
 
 def _is_of_torch(code: types.CodeType) -> bool:

@@ -32,6 +32,9 @@ from .repro import RandomInput, script_of
 
 Backend = str | Callable[..., Any]
 
+LACKS_BACKEND = 3
+"""The status of the command if it has written a script that needs a backend which it can't carry along."""
+
 
 @dataclass
 class Repro:
@@ -51,11 +54,23 @@ class Repro:
     @property
     def script(self) -> str:
         """A program that shows the failure and ends with status 1 as long as it is there."""
-        compiler = lookup_backend(self.backend)
-        name = backend_name(compiler)
-        own = (getattr(compiler, "__module__", None) or "").partition(".")[0] == __package__.partition(".")[0]
-        where = None if own else importable(compiler)
-        return script_of(self.gm, self.inputs, name, where, self.training, self.problem)
+        where = None if self._is_of_package else importable(self.backend)
+        return script_of(self.gm, self.inputs, self.name, where, self.training, self.problem)
+
+    @property
+    def name(self) -> str:
+        """The name of the backend."""
+        return backend_name(lookup_backend(self.backend))
+
+    @property
+    def lacks_backend(self) -> bool:
+        """Whether the script can't run by itself: the backend is known to the program alone."""
+        return not self._is_of_package and importable(self.backend) is None
+
+    @property
+    def _is_of_package(self) -> bool:
+        module = getattr(lookup_backend(self.backend), "__module__", None) or ""
+        return module.partition(".")[0] == __package__.partition(".")[0]
 
 
 def problem_of(
@@ -79,10 +94,22 @@ def problem_of(
             return _problem_apart(gm, values, backend, training)
         try:
             with tracing(TracingContext(mode)):
-                compiled = lookup_backend(backend)(gm, list(values))
+                compiled = lookup_backend(backend)(_copied(gm), list(values))
             return expected.problem_of(compiled)
         except Exception as error:
             return f"failed: {type(error).__name__}: {first_line(error)}"
+
+
+def _copied(gm: GraphModule) -> GraphModule:
+    """The graph for a backend, which may edit what it gets."""
+    graph = Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    copy = GraphModule(gm, graph)
+    copy.meta = dict(gm.meta)
+    for name, child in gm.named_children():
+        if isinstance(child, GraphModule):
+            setattr(copy, name, _copied(child))
+    return copy
 
 
 def _problem_apart(gm: GraphModule, values: list[Any], backend: Backend, training: bool) -> str | None:
@@ -284,4 +311,10 @@ class Finder:
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(repro.script)
         self.options["tell"](f"written to {self.path}")
+        if repro.lacks_backend:
+            self.options["tell"](
+                f"it does not run by itself: the backend {repro.name!r} is defined by the program alone, and no module that can be imported "
+                "has it under its name; move it to one, or import it into the script"
+            )
+            raise SystemExit(LACKS_BACKEND)
         raise SystemExit(1)

@@ -257,3 +257,36 @@ def test_the_quickstart_quotes_what_is_printed(capsys, monkeypatch):
     quoted = (root / "docs" / "quickstart.md").read_text().partition("check examples/toy.py\n")[2].partition("```")[0]
     for part in quoted.split("…\n"):
         assert part in printed
+
+
+def test_warnings_are_forecast_where_they_break(tmp_path, capsys):
+    script = tmp_path / "script.py"
+    script.write_text("import warnings\n\ndef f(x):\n    warnings.warn('hi')\n    return x + 1\n")
+    assert main(["check", str(script)]) == 1
+    told = capsys.readouterr().out
+    assert "DL020 print or logging: warnings.warn()" in told and "line 4" in told
+
+
+WITHOUT_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch())
+import importlib.util
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "torch" else find_spec(name, package)
+from dynamo_lite.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_without_torch(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("def f(x):\n    print(x)\n")
+    done = processes.run(["-c", WITHOUT_TORCH, "check", str(script)])
+    assert done.returncode == 1 and "DL020 print" in done.stdout
+    assert done.stderr == "torch is not installed here: of calls of torch and of tensors nothing is known\n"

@@ -70,6 +70,13 @@ def test_steps():
     assert "x = Tensor at x, not looked at" in told[2] and "flag = bool at flag, not looked at" in told[2]
 
 
+def test_next_at_a_break():
+    """The next line of the function that broke, and then of its caller, when they go on behind the break."""
+    told = session("n", "n", "n", "c")
+    lines = [int(text.partition(" in ")[0].rpartition(":")[2]) for text in told if text.startswith("/")]
+    assert told[0].startswith("DL001") and lines == [HELPER + 3, HELPER + 4, PROGRAM + 3]
+
+
 def test_a_line():
     told = session(f"break {HELPER + 1}", "break", "s", "c", "c", "c", at_start=True)
     assert told[2] == f"{__file__}:{HELPER + 1}"

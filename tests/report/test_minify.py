@@ -136,3 +136,38 @@ def test_a_script_without_failures(tmp_path, capsys):
     (tmp_path / "program.py").write_text("import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")
     assert main(["minify", "--backend", "aot_eager", str(tmp_path / "program.py")]) == 0
     assert capsys.readouterr().out == "aot_eager does as eager execution on all 1 graphs\n"
+
+
+def editing(gm, example_inputs):
+    """A backend that empties the graph that it gets, and is wrong."""
+    compiled = wrong(gm, example_inputs)
+    result = next(iter(gm.graph.nodes))
+    for node in reversed(gm.graph.nodes):
+        if node.op == "output":
+            node.args = ((result,) * len(node.args[0]),)
+        elif node.op != "placeholder":
+            gm.graph.erase_node(node)
+    return compiled
+
+
+def test_a_backend_that_edits_its_graph():
+    registry.register_backend(editing)
+    gm, inputs = captured(program, torch.randn(10, 8), torch.randn(8, 8))
+    before = str(gm.graph)
+    repro = minify(gm, inputs, "editing")
+    assert str(gm.graph) == before and operators(repro)[-1] == "tanh"
+    assert ".tanh()" in repro.script
+
+
+def test_a_backend_that_only_the_program_knows(tmp_path, capsys):
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import torch\nfrom dynamo_lite.backends import registry\n"
+        "def own(gm, example_inputs):\n    raise NotImplementedError('no kernels')\n"
+        "registry.register_backend(own)\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n"
+    )
+    with pytest.raises(SystemExit) as ended:
+        main(["minify", "--backend", "own", "-o", str(tmp_path / "repro.py"), str(script)])
+    told = capsys.readouterr().err
+    assert ended.value.code == 3 and "the backend 'own' is defined by the program alone" in told
+    assert "class Repro" in (tmp_path / "repro.py").read_text()

@@ -73,12 +73,17 @@ def test_lock_files(pytester):
     path = pytester.makepyfile(source)
     missing = pytester.runpytest_inprocess(*options)
     missing.assert_outcomes(failed=1)
-    missing.stdout.fnmatch_lines(["there is no */captures/test_it.lock: pytest --dynamo-lite-update writes it"])
+    missing.stdout.fnmatch_lines(
+        ["there is no */captures/test_lock_files.TestModel.test_it.lock: pytest --dynamo-lite-update writes it"]
+    )
     pytester.runpytest_inprocess(*options, "--dynamo-lite-update").assert_outcomes(passed=1)
-    assert (path.parent / "captures" / "test_it.lock").read_text() == (
+    assert (path.parent / "captures" / "test_lock_files.TestModel.test_it.lock").read_text() == (
         "1 graph\n0 breaks\n0 recompilations\ngraph 0: 2 operators\n"
     )
-    assert "symbolic: l_x_.size(0)" in (path.parent / "captures" / "sizes.lock").read_text()
+    assert (
+        "symbolic: l_x_.size(0)"
+        in (path.parent / "captures" / "test_lock_files.TestModel.test_it.sizes.lock").read_text()
+    )
     pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
     path.write_text(re.sub(r"y = x \+ 1", r"y = x + 1\n    print('a leaf')", path.read_text()))
     changed = pytester.runpytest_inprocess(*options)
@@ -92,6 +97,22 @@ def test_lock_files(pytester):
             "+1 break",
             "+break 0: DL020 * in fn: print('a leaf')",
         ]
+    )
+
+
+def test_two_tests_of_one_lock_file(pytester):
+    pytester.makepyfile("""
+        import pytest, torch
+
+        @pytest.mark.parametrize("sign", ["a+b", "a*b"])
+        def test_it(sign, capture_lock):
+            capture_lock(lambda x: x + 1, (torch.ones(3),))
+    """)
+    options = () if _installed() else ("-p", "dynamo_lite_pytest")
+    done = pytester.runpytest_inprocess(*options, "-p", "no:cacheprovider", "-q", "--dynamo-lite-update")
+    done.assert_outcomes(passed=1, failed=1)
+    done.stdout.fnmatch_lines(
+        ["*test_it-a-b.lock is the lock of *::test_it?a+b? already: give one of them another name"]
     )
 
 

@@ -78,16 +78,16 @@ def pure(*functions: Any) -> None:
     PURE.update(functions)
 
 
-def refuse(slug: str, *functions: Any, context: str | None = None) -> None:
-    """Declare callables that end the graph whenever they are called."""
+def refuse(slug: str, *functions: Any, context: str | None = None, sees_callers: bool = False) -> None:
+    """Declare callables that end the graph whenever they are called. `sees_callers`: they look at the frames that called them."""
     for function in functions:
         text = context or getattr(function, "__qualname__", repr(function))
         REFUSED[function] = (slug, text)
-        _register(HANDLERS, (function,))(_refusal(slug, text))
+        _register(HANDLERS, (function,))(_refusal(slug, text, sees_callers))
 
 
-def _refusal(slug: str, context: str) -> Handler:
+def _refusal(slug: str, context: str, sees_callers: bool) -> Handler:
     def refused(tx: Frame, /, *args: Any, **kwargs: Any) -> Any:
-        return unsupported(slug, context)
+        return tx.needs_real_callers(slug, context) if sees_callers else unsupported(slug, context)
 
     return refused

@@ -17,7 +17,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
-from dynamo_lite.variables.protocol.dispatch import builtin, pure
+from dynamo_lite.variables.protocol.dispatch import builtin, pure, refuse
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ def sys_exception(tx: Frame, /) -> VariableTracker:
     return tx.tr.thread.active_exception() or NONE
 
 
-@builtin(warnings.warn)
-def warnings_warn(tx: Frame, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    return tx.needs_real_callers("call-print", "warnings.warn()")
+refuse("call-print", warnings.warn, context="warnings.warn()", sees_callers=True)
 
 
 class FilterVersion(NativeVariable):
