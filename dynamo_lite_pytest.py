@@ -39,9 +39,8 @@ def _classes(node: pytest.Item) -> list[str]:
 def capture_lock(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """`capture_lock(fn, args, kwargs, then=…, name=…)`: hold what is captured to the lock file. Returns the `testing.Captured`.
 
-    The file is `captures/MODULE.CLASS.TEST.lock`, or `captures/MODULE.CLASS.TEST.NAME.lock`; several locks in one test need a name each. The
-    test fails with the difference, if there is no file, or if another test has used the file in this run (files of one folder whose modules
-    have one name).
+    The file is `captures/MODULE.CLASS.TEST.lock`, or `captures/MODULE.CLASS.TEST.NAME.lock`; several locks in one test need a name each.
+    The test fails with the difference, if there is no file, or if another test has used the file in this run.
     """
     used = request.config.stash.setdefault(_LOCKS, {})
     test = ".".join([request.path.stem, *_classes(request.node), request.node.name])

@@ -47,11 +47,15 @@ def _passed(function: FunctionCoverage) -> Iterable[tuple[BreakRecord, int, floa
     """The gaps that a break is the reason of."""
     frame_of = {graph.id: frame for frame in function.frames for graph in frame.graphs}
     for (before, after), gap in function.gaps.items():
-        broken = _broken(function.frames, frame_of.get(before), frame_of.get(after))
-        if broken is not None:
-            # Behind the graphs of a function that was called at the break the time goes on, of the same pass.
-            is_pass = broken is frame_of.get(before) or not broken.graphs
-            yield broken.breaks[-1], gap.count if is_pass else 0, gap.seconds
+        broken = _broken(function.frames, frame_of.get(before), next_ := frame_of.get(after))
+        if broken is None:
+            continue
+        record = broken.breaks[-1]
+        # Behind the graphs of a function that was called at the break the time goes on, of the same pass; and where the break lies in the
+        # function that is called, it is passed there.
+        goes_on = broken is not frame_of.get(before) and bool(broken.graphs)
+        is_inside = next_ is not None and not next_.is_resume and _key(record) in map(_key, next_.breaks)
+        yield record, 0 if goes_on or is_inside else gap.count, gap.seconds
 
 
 def _broken(frames: list[FrameRecord], before: FrameRecord | None, after: FrameRecord | None) -> FrameRecord | None:

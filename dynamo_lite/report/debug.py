@@ -26,7 +26,6 @@ from dynamo_lite.exc import Unsupported, format_break
 from dynamo_lite.frontend.analysis import Analysis
 from dynamo_lite.guards.mirror import mirror_source
 from dynamo_lite.interp.frame import NULL, OPS, ExcInfo, Frame
-from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.protocol import trace_rules
 from dynamo_lite.variables.protocol.base import MISSING
@@ -130,7 +129,7 @@ class Debugger(cmd.Cmd):
         def is_next(frame: Frame) -> bool:
             """Behind a break other frames go on: before they do, the analysis has followed the program up to the break once more."""
             lines = list(_lines(frame))
-            if was_break and not is_resumed(list(_frames(frame))[-1].code):
+            if was_break and not frame.tr.root.call.record.is_resume:
                 return False
             return bool(lines) and now.get(lines[0][0], frame.lineno) != frame.lineno
 

@@ -313,8 +313,8 @@ class Finder:
         self.options["tell"](f"written to {self.path}")
         if repro.lacks_backend:
             self.options["tell"](
-                f"it does not run by itself: the backend {repro.name!r} is defined by the program alone, and no module that can be imported "
-                "has it under its name; move it to one, or import it into the script"
+                f"it does not run by itself: the backend {repro.name!r} is defined by the program alone, and no module that can be "
+                "imported has it under its name; move it to one, or import it into the script"
             )
             raise SystemExit(LACKS_BACKEND)
         raise SystemExit(1)

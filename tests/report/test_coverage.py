@@ -1,11 +1,14 @@
 """Coverage: the text from hand-made records, and the counts from real ones."""
 
+import time
+
 import pytest
 import torch
 
 import dynamo_lite
 from dynamo_lite.exc import UserFrame
 from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, log
+from dynamo_lite.report.costs import break_costs
 from dynamo_lite.report.coverage import Coverage, FunctionCoverage, Measurement
 
 
@@ -125,3 +128,35 @@ def test_nothing_is_left_behind():
         compiled = dynamo_lite.compile(lambda x: x / 0 and 1 / 0, backend="eager")
         compiled(1)
     assert log.capture_context is context
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_break_in_a_function_is_passed_once_per_call(nested):
+    def callee(x):
+        x = x.sin()
+        print(end="")
+        return x.cos()
+
+    def caller(x):
+        for _ in range(3):
+            x = callee(x * 2)
+        return x
+
+    with Measurement() as measurement, dynamo_lite.config.patch(nested_graph_breaks=nested):
+        compiled = dynamo_lite.compile(caller, backend="eager")
+        for _ in range(11):
+            compiled(X)
+    (cost,) = break_costs(measurement.coverage())
+    assert cost.passes == 33
+
+
+def test_the_rest_of_the_time():
+    @dynamo_lite.disable
+    def outside(x):
+        time.sleep(0.01)
+        return x
+
+    coverage = measured(lambda x: outside(x.sin()) + 1, (X,), (X,), (X,))
+    (line,) = [line for line in str(coverage).splitlines() if line.startswith("the rest of the time: ")]
+    share, _, part = line.removeprefix("the rest of the time: ").partition("% ")
+    assert float(share) > 80 and part.startswith("between graphs (breaks)")
