@@ -201,17 +201,17 @@ class Measurement:
         function = self._functions[position]
         current.begin(function, fn.__code__)
         profiled = record_function(f"{FUNCTION_RANGE}{position}")
+        profiled.__enter__()
         start = time.perf_counter()
         current.after(None, start)
-        profiled.__enter__()
 
         def end() -> None:
-            profiled.__exit__(None, None, None)
             now = time.perf_counter()
+            profiled.__exit__(None, None, None)
             current.before(None, now)
             current.keep("function", position, start, now)
             function.calls += 1
-            function.seconds += now - start - current.capture_seconds
+            function.seconds += now - start - current.left_out
             current.function = None
 
         return end
@@ -233,19 +233,22 @@ class Measurement:
             return None
         current = self._current
         profiled = record_function(f"{GRAPH_RANGE}{record.id}")
-        start = time.perf_counter()
-        current.before(record.id, start)
+        reached = time.perf_counter()
+        current.before(record.id, reached)
         profiled.__enter__()
+        start = time.perf_counter()
+        current.left_out += start - reached
 
         def end() -> None:
-            profiled.__exit__(None, None, None)
             now = time.perf_counter()
+            profiled.__exit__(None, None, None)
             record.calls += 1
             record.seconds += now - start
             if current.function is not None:
                 current.function.graph_seconds += now - start
                 current.keep("graph", record.id, start, now)
-            current.after(record.id, time.perf_counter())
+            current.left_out += (left := time.perf_counter()) - now
+            current.after(record.id, left)
 
         return end
 
@@ -256,7 +259,7 @@ class Measurement:
             with record_function(CAPTURE_RANGE):
                 yield
         finally:
-            self._current.capture_seconds += time.perf_counter() - start
+            self._current.left_out += time.perf_counter() - start
 
     def _frame_done(self, frame: FrameRecord) -> None:
         if self._current.function is not None:
@@ -296,13 +299,14 @@ class Measurement:
 
 
 class _CurrentFunction(threading.local):
-    """The outermost compiled function that runs in this thread, the capture time spent in it, and the graph that ran last."""
+    """The outermost compiled function that runs in this thread, the time in it that does not count (capture, and measuring itself), and the
+    graph that ran last."""
 
     function: FunctionCoverage | None = None
-    capture_seconds: float = 0.0
+    left_out: float = 0.0
     last: int | None = None
     since: float = 0.0
-    captured_since: float = 0.0
+    left_out_since: float = 0.0
 
     def __init__(self, events: list[ProfilerEvent]) -> None:
         self.events = events  # of all threads
@@ -315,18 +319,18 @@ class _CurrentFunction(threading.local):
         place = code.co_filename, code.co_firstlineno
         function.frames += [frame for frame in self.waiting if (frame.filename, frame.lineno) == place]
         self.waiting.clear()
-        self.function, self.capture_seconds = function, 0.0
+        self.function, self.left_out = function, 0.0
 
     def after(self, graph: int | None, now: float) -> None:
         """A graph has ended, or the function begins."""
-        self.last, self.since, self.captured_since = graph, now, self.capture_seconds
+        self.last, self.since, self.left_out_since = graph, now, self.left_out
 
     def before(self, graph: int | None, now: float) -> None:
         """A graph begins, or the function has ended."""
         if self.function is not None:
             gap = self.function.gaps.setdefault((self.last, graph), Gap())
             gap.count += 1
-            gap.seconds += now - self.since - (self.capture_seconds - self.captured_since)
+            gap.seconds += now - self.since - (self.left_out - self.left_out_since)
 
     def keep(self, kind: str, number: int, start: float, end: float) -> None:
         """Remember an event, if there are not too many."""
