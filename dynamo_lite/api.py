@@ -15,7 +15,6 @@ import inspect
 import sys
 import threading
 import types
-import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_
 from .config import config
 from .frontend import convert, version_sharing
 from .graph import side
+from .messages import refuse_value, warn_user
 from .optimized_module import OptimizedModule, wrap_module
 from .record import log
 from .variables.objects.compiled import nested_compiler
@@ -206,12 +206,14 @@ def compile(
     - `shapes_spec`: accepted without effect, with a warning; use the marks.
 
     Raises InvalidBackend for an unknown name, RuntimeError for options that contradict each other or that the backend
-    does not know, and TypeError for a `model` that cannot be called.
+    does not know, and TypeError for a `model` that cannot be called and for keywords of a wrong type. A mode has no effect, and warns, with
+    a backend that has none.
     """
+    _check_keywords(fullgraph, dynamic, mode, options, name, recompile_limit)
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if shapes_spec is not None:
-        warnings.warn("shapes_spec has no effect; use mark_dynamic and mark_static", stacklevel=2)
+        warn_user("shapes_spec has no effect; use mark_dynamic and mark_static")
     settings = _settings(
         backend=backend if backend is not None else _default_backend,
         fullgraph=fullgraph,
@@ -232,11 +234,29 @@ def compile(
 nested_compiler(compile)
 
 
+def _check_keywords(fullgraph: Any, dynamic: Any, mode: Any, options: Any, name: Any, recompile_limit: Any) -> None:
+    """Raise TypeError for values of a wrong type: what is said of them at the first call would be said too late."""
+    if fullgraph not in (False, True):
+        refuse_value("fullgraph", fullgraph, "True or False")
+    if dynamic not in (None, False, True):
+        refuse_value(
+            "dynamic", dynamic, "None (sizes become symbolic when they change), True (from the start) or False (never)"
+        )
+    if mode is not None and not isinstance(mode, str):
+        refuse_value("mode", mode, "a name")
+    if options is not None and not isinstance(options, Mapping):
+        refuse_value("options", options, "a dict of names and values")
+    if name is not None and not isinstance(name, str):
+        refuse_value("name", name, "a text")
+    if recompile_limit is not None and (not isinstance(recompile_limit, int) or recompile_limit < 1):
+        refuse_value("recompile_limit", recompile_limit, "a number of versions, 1 or more")
+
+
 def _plain_options(options: Mapping[str, Any] | None) -> tuple[tuple[str, Any], ...] | None:
     if options is None:
         return None
     if "guard_filter_fn" in options:
-        warnings.warn("the option guard_filter_fn has no effect: guards always run", stacklevel=3)
+        warn_user("the option guard_filter_fn has no effect: guards always run")
     return tuple((key, value) for key, value in options.items() if key != "guard_filter_fn") or None
 
 
@@ -469,6 +489,7 @@ def optimize(
     if disable or config.disable:
         return _NullOptimize() if _is_backend(backend) else backend
     names_backend = _is_backend(backend)
+    _check_keywords(nopython, dynamic, None, None, None, recompile_limit)
     settings = _settings(
         backend=backend if names_backend else "autotune",
         fullgraph=nopython or bool(error_on_graph_break),

@@ -9,8 +9,8 @@ Threads: a key has one value for the whole process, as in `torch._dynamo.config`
 without a lock. `patch` restores the value that it found on entry, so two threads that patch the *same* key at the same
 time see each other's value; different keys do not disturb each other.
 
-Invariant: assigning or patching a name that is no field raises AttributeError with the nearest names; a spelling
-mistake is never silent.
+Invariant: assigning or patching a name that is no field raises AttributeError with the nearest names, a value of another type
+TypeError with those that are accepted; a mistake is never silent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ import operator
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args, get_type_hints
+
+from .messages import refuse_value
 
 ENVIRONMENT_PREFIX = "DYNAMO_LITE_"
 
@@ -124,6 +126,10 @@ class Config(AcceptedKeys):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _DEFAULTS:
             name = _canonical(name)
+        if not _fits(value, _TYPES[name]) or value not in CHOICES.get(name, (value,)):
+            refuse_value(
+                f"config.{name}", value, " or ".join(map(repr, CHOICES.get(name, ()))) or _described(_TYPES[name])
+            )
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -186,6 +192,20 @@ class ConfigPatch(contextlib.ContextDecorator):
             setattr(self._target, key, value)
 
 
+CHOICES: dict[str, tuple[str, ...]] = {"automatic_dynamic_shapes_mark_as": ("dynamic", "unbacked")}
+"""Keys that have one of a few values."""
+
+
+def _fits(value: object, expected: tuple[type, ...]) -> bool:
+    """Whether a value is of one of these types; bools are no numbers."""
+    return type(value) in expected or (type(value) is not bool and isinstance(value, expected))
+
+
+def _described(expected: tuple[type, ...]) -> str:
+    names = {bool: "True or False", int: "an int", float: "a number", str: "a text", type(None): "None"}
+    return " or ".join(names.get(one, one.__name__) for one in expected)
+
+
 def _unknown(name: str) -> AttributeError:
     near = difflib.get_close_matches(name, [*_DEFAULTS, *ALIASES], n=3)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
@@ -227,6 +247,9 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Config)}
+
+_HINTS = get_type_hints(Config)
+_TYPES: dict[str, tuple[type, ...]] = {key: get_args(_HINTS[key]) or (_HINTS[key],) for key in _DEFAULTS}
 
 # Properties rather than a `__getattr__`: a class that has one loses the interpreter's fast path for every attribute.
 for _alias, _key in ALIASES.items():

@@ -16,6 +16,8 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
+from .messages import refuse_value
+
 T = TypeVar("T")
 
 ALLOWED_IN_GRAPH: set[Any] = set()
@@ -196,9 +198,13 @@ Dims = int | Iterable[int]
 
 def _dims(tensor: Any, index: Dims) -> tuple[int, ...]:
     """The dimensions meant, counted from the front. Raises IndexError for one that the tensor does not have."""
+    if not callable(getattr(tensor, "dim", None)):
+        refuse_value("mark of a dimension", tensor, "a tensor")
     n = tensor.dim()
     dims = (index,) if isinstance(index, int) else tuple(index)
     for dim in dims:
+        if not isinstance(dim, int):
+            refuse_value("dimension", index, "an int, or several")
         if not -n <= dim < n:
             raise IndexError(f"cannot mark dimension {dim}: the tensor has {n} dimensions")
     return tuple([dim % n for dim in dims])
@@ -215,8 +221,9 @@ def _kept(tensor: object, attribute: str, make: Callable[[], T]) -> T:
 
 def _add_marks(tensor: object, attribute: str, index: Dims) -> None:
     """Add `index` to the tensor's marked dimensions, and to those of tensors of the same rank inside a wrapper."""
+    dims = _dims(tensor, index)
     marked: set[int] = _kept(tensor, attribute, set)
-    marked.update(_dims(tensor, index))
+    marked.update(dims)
     setattr(tensor, HAS_MARKS, True)
     for inner in _inner_tensors(tensor):
         _add_marks(inner, attribute, index)
@@ -229,6 +236,11 @@ def _inner_tensors(tensor: Any) -> Iterator[Any]:
             inner = getattr(tensor, name)
             if getattr(inner, "ndim", None) == tensor.ndim:
                 yield inner
+
+
+def _check_range(least: int | None, most: int | None) -> None:
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"min={least}, max={most}: there is no such size")
 
 
 @forbid_in_graph
@@ -246,6 +258,7 @@ def mark_dynamic(
     Call it before the compiled function. If the code can only work for one size, the compilation raises UserError.
     `hint_override` and `specialize_on` are accepted as torch has them and have no effect.
     """
+    _check_range(min, max)
     _add_marks(t, DYNAMIC, index)
     ranges: set[DimRange] = _kept(t, DYNAMIC_RANGE, set)
     ranges.update(DimRange(dim, min, max) for dim in _dims(t, index))
@@ -265,7 +278,7 @@ def mark_static(t: Any, index: Dims | None = None) -> Any:
     if isinstance(t, type):
         setattr(t, STATIC_CLASS, True)
         return t
-    _add_marks(t, STATIC, range(t.dim()) if index is None else index)
+    _add_marks(t, STATIC, () if not hasattr(t, "dim") else range(t.dim()) if index is None else index)
     return None
 
 
@@ -284,6 +297,7 @@ def mark_unbacked(
 
     Code that needs the number breaks the graph or fails. `hint_override` and `specialize_on` have no effect.
     """
+    _check_range(min, max)
     _add_marks(t, STRICT_UNBACKED if strict else UNBACKED, index)
     for attribute, value in ((UNBACKED_BOUNDS, (min, max)), (SHAPE_IDS, shape_id)):
         if value not in (None, (None, None)):

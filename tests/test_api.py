@@ -9,6 +9,7 @@ import inspect
 import io
 import pickle
 import threading
+import warnings
 import weakref
 
 import pytest
@@ -225,7 +226,11 @@ def test_equal_settings_share_compiled_versions():
     assert dynamo_lite.compile(shared, backend="eager").cache is one.cache
     assert dynamo_lite.compile(shared, backend="eager", dynamic=True).cache is not one.cache
     assert dynamo_lite.compile(shared, backend="eager", isolate_recompiles=True).cache is not one.cache
-    assert dynamo_lite.compile(shared, backend=square_backend, options={"a": []}).cache is not one.cache
+
+    def with_options(gm, example_inputs, options):
+        return gm.forward
+
+    assert dynamo_lite.compile(shared, backend=with_options, options={"a": []}).cache is not one.cache
 
 
 def test_compiled_versions_live_as_long_as_the_function():
@@ -995,3 +1000,71 @@ def test_training(backend):
     compiled(X).pow(2).mean().backward()
     for p, q in zip(one.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(p.grad, q.grad)
+
+
+# -- values that are refused, in one line that says what is accepted
+
+
+REFUSED = {
+    "dynamic": (lambda: dynamo_lite.compile(dynamic="yes"), TypeError, "dynamic='yes': expected None .*, True .* or False"),
+    "fullgraph": (lambda: dynamo_lite.compile(fullgraph="no"), TypeError, "fullgraph='no': expected True or False"),
+    "nopython": (lambda: dynamo_lite.optimize("eager", nopython=3), TypeError, "fullgraph=3: expected True or False"),
+    "options": (lambda: dynamo_lite.compile(options=[1]), TypeError, r"options=\[1\]: expected a dict of names and values"),
+    "mode": (lambda: dynamo_lite.compile(mode=3), TypeError, "mode=3: expected a name"),
+    "limit": (lambda: dynamo_lite.compile(recompile_limit="8"), TypeError, "recompile_limit='8': expected a number"),
+    "name": (lambda: dynamo_lite.compile(name=3), TypeError, "name=3: expected a text"),
+    "options of eager": (
+        lambda: dynamo_lite.compile(abs, backend="eager", options={"a": 1}),
+        RuntimeError,
+        "options={'a': 1}: the backend eager takes none",
+    ),
+    "option": (
+        lambda: dynamo_lite.compile(abs, options={"trition.cudagraphs": True}),
+        RuntimeError,
+        r"Unexpected optimization option trition.cudagraphs; did you mean triton.cudagraphs",
+    ),
+    "mark": (lambda: dynamo_lite.mark_dynamic(3, 0), TypeError, "expected a tensor"),
+    "mark_static": (lambda: dynamo_lite.mark_static(3), TypeError, "expected a tensor"),
+    "mark_unbacked": (lambda: dynamo_lite.mark_unbacked([1], 0), TypeError, "expected a tensor"),
+    "dimension": (lambda: dynamo_lite.mark_dynamic(torch.ones(2), "0"), TypeError, "dimension='0': expected an int"),
+    "range": (lambda: dynamo_lite.mark_dynamic(torch.ones(2), 0, min=5, max=2), ValueError, "min=5, max=2: there is no such size"),
+    "config": (
+        lambda: setattr(dynamo_lite.config, "recompile_limit", "8"),
+        TypeError,
+        "config.recompile_limit='8': expected an int",
+    ),
+    "config, a bool": (
+        lambda: setattr(dynamo_lite.config, "recompile_limit", True),
+        TypeError,
+        "config.recompile_limit=True: expected an int",
+    ),
+    "config.patch": (
+        lambda: dynamo_lite.config.patch(automatic_dynamic_shapes_mark_as="foo").__enter__(),
+        TypeError,
+        "expected 'dynamic' or 'unbacked'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_at_once(name):
+    call, error, text = REFUSED[name]
+    with pytest.raises(error, match=text) as info:
+        call()
+    assert "\n" not in str(info.value)
+
+
+@pytest.mark.parametrize("backend", ["eager", "autotune", "onnxruntime", lambda gm, example_inputs: gm.forward])
+def test_a_mode_that_a_backend_has_not_is_a_note_at_the_users_line(backend):
+    with pytest.warns(UserWarning, match="mode='max-autotune' has no effect: the backend .* has no modes") as told:
+        compiled = dynamo_lite.compile(lambda x: x + 1, backend=backend, mode="max-autotune")
+    assert told[0].filename == __file__
+    if backend not in ("autotune", "onnxruntime"):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dynamo_lite.compile(lambda x: x + 1, backend=backend, mode="default")
+
+
+def test_the_mode_lite():
+    assert torch.equal(dynamo_lite.compile(lambda x: x + 1, mode="lite")(torch.ones(2)), torch.full((2,), 2.0))

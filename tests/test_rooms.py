@@ -11,7 +11,7 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 3_750,
+    ".": 3_850,
     "backends": 3_500,
     "dynamism": 1_000,
     "frontend": 3_950,

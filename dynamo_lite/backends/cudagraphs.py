@@ -20,7 +20,7 @@ from dynamo_lite.record import GRAPH_RECORD
 from .aot import FLOATS, aot_autograd
 from .cuda_device import cuda_device
 from .difference import problem
-from .options import refuse_mode, refuse_unknown
+from .options import refuse_unknown
 from .parts import boxed, reason_of, refuse_gradients
 from .requirements import Requirements
 from .tensor_copies import copy_of
@@ -38,7 +38,6 @@ def cudagraphs(
     gm: GraphModule,
     example_inputs: list[Any],
     *,
-    mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     device: Callable[[Any], Any] = cuda_device,
 ) -> Callable[..., Any]:
@@ -69,9 +68,8 @@ def cudagraphs(
     return backend(gm, example_inputs)
 
 
-def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+def validate(options: Mapping[str, Any] | None = None) -> None:
     """Check the arguments that the user gave to `compile`. Raises RuntimeError."""
-    refuse_mode("cudagraphs", mode)
     refuse_unknown("cudagraphs", options, OPTIONS)
     options = options or {}
     ladder = list(options.get("padding") or ())

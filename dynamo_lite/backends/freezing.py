@@ -9,9 +9,10 @@ says that there are none.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+
+from dynamo_lite.messages import warn_user
 
 from .aot import STATIC_ADDRESS
 
@@ -126,7 +127,7 @@ class Frozen:
                 if self.plain is None:
                     self.plain = self.compile_plain()
                 if self.compiled is not None and not self._are_frozen(self.tensors):
-                    warnings.warn("parameters have changed since they were frozen: now they are inputs", stacklevel=2)
+                    warn_user("parameters have changed since they were frozen: now they are inputs")
                     self.compiled = None
                     self.tensors = []
         return self.plain(*args)  # type: ignore[misc]

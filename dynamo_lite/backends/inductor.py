@@ -6,6 +6,7 @@ flat inputs.
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 import sys
@@ -22,7 +23,7 @@ from .requirements import Requirements, frozen
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
 def inductor(
@@ -113,12 +114,18 @@ def config_patches(mode: str | None, options: Mapping[str, Any] | None) -> dict[
     """Inductor's settings for a mode and options. Raises RuntimeError for an unknown option or a wrong type."""
     from torch._inductor import config, list_mode_options
 
-    patches = dict(list_mode_options(mode)) if mode not in (None, "default") else {}
+    patches = {}
+    if mode not in (None, "default"):
+        if mode not in list_mode_options():
+            raise RuntimeError(f"mode={mode!r}: this torch has {', '.join(list_mode_options())}")
+        patches = dict(list_mode_options(mode))
     known = config.get_config_copy()
     for key, value in (options or {}).items():
         key = key.replace("-", "_")
         if key not in known:
-            raise RuntimeError(f"Unexpected optimization option {key}, see torch._inductor.list_options()")
+            near = difflib.get_close_matches(key, known, n=3)
+            told = f"did you mean {' or '.join(near)}? S" if near else "s"
+            raise RuntimeError(f"Unexpected optimization option {key}; {told}ee torch._inductor.list_options()")
         expected = config.get_type(key)
         if isinstance(expected, type) and not isinstance(value, expected):
             raise RuntimeError(f"Unexpected type of option {key}: got {type(value).__name__}, need {expected.__name__}")

@@ -36,7 +36,7 @@ ELEMENT_TYPES = {
 
 
 def onnxruntime(
-    gm: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Compile the parts that ONNX Runtime can take. `options`: "min_operators": smaller parts stay with torch; "freezing": parameters are
     constants."""

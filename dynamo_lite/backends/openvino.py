@@ -22,7 +22,7 @@ DTYPES = frozenset({"float32", "float16", "bfloat16", "int32", "bool"})
 
 
 def openvino(
-    gm: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Compile the parts that OpenVINO can take. `options`: "min_operators": smaller parts stay with torch; "freezing": parameters are
     constants."""

@@ -1,18 +1,34 @@
 """The mode and the options that the user gives to `compile` for a backend.
 
-Input: these, and the names that the backend knows. Output: none; a RuntimeError describes the mistake.
+Input: these, and the names that the backend knows. Output: what it gets; a RuntimeError describes a mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dynamo_lite.messages import warn_user
 
-def refuse_mode(name: str, mode: str | None) -> None:
-    """For a backend without modes."""
-    if mode not in (None, "default"):
-        raise RuntimeError(f"mode={mode!r}: {name} has none")
+
+def taken(compiler_fn: Callable[..., Any], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of `given` that a backend gets. A mode that it has no keyword for is left out, with a warning, for all that a mode asks
+    for is speed; for others it has none for RuntimeError is raised."""
+    found = dict(given)
+    try:
+        parameters = inspect.signature(compiler_fn).parameters
+    except (TypeError, ValueError):  # no signature: it says itself what it takes
+        return found
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return found
+    for key in [key for key in found if key not in parameters]:
+        value = found.pop(key)
+        if key != "mode":
+            raise RuntimeError(f"{key}={value!r}: the backend {name} takes none")
+        if value != "default":
+            warn_user(f"mode={value!r} has no effect: the backend {name} has no modes")
+    return found
 
 
 def refuse_unknown(name: str, options: Mapping[str, Any] | None, known: Sequence[str]) -> None:

@@ -10,17 +10,17 @@ expects; a part whose results differ from torch's in its first call is left to t
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite.messages import warn_user
 from dynamo_lite.record import GRAPH_RECORD
 
 from .aot import aot_autograd
 from .difference import problem
 from .freezing import FROZEN, freeze
-from .options import refuse_mode, refuse_unknown
+from .options import refuse_unknown
 from .tensor_copies import memory_of
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def plain(value: Any) -> Any:
 def validator(name: str) -> Callable[..., None]:
     """A function that checks the options given to `compile` for a backend of parts; it raises RuntimeError."""
 
-    def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
-        refuse_mode(name, mode)
+    def validate(options: Mapping[str, Any] | None = None) -> None:
         refuse_unknown(name, options, OPTIONS)
 
     return validate
@@ -229,7 +228,7 @@ class Split:
 
     def _wrong(self, text: str) -> None:
         self.told.append(text)
-        warnings.warn(f"left to torch: {text}", stacklevel=2)
+        warn_user(f"left to torch: {text}")
 
     def _notes(self) -> list[str]:
         """For each operator that torch keeps, why."""

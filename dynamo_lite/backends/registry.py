@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.config import config
 from dynamo_lite.exc import BackendCompilerFailed, InvalidBackend, brief, first_line
 from dynamo_lite.markers import current_stance
+from dynamo_lite.messages import warn_user
 from dynamo_lite.record import GRAPH_RECORD, OF_FAKES
 from dynamo_lite.signals import let_through
 
@@ -32,6 +32,7 @@ from .onnxruntime import freezing as onnxruntime_freezing
 from .onnxruntime import onnxruntime
 from .openvino import freezing as openvino_freezing
 from .openvino import openvino
+from .options import taken
 from .requirements import Requirements
 from .tensorrt import tensorrt
 from .torchscript import torchscript
@@ -136,11 +137,12 @@ def candidates(devices: Iterable[str], training: bool) -> list[str]:
 
 
 def with_options(compiler_fn: CompilerFn, **options: Any) -> CompilerFn:
-    """`compiler_fn` with the given keyword arguments (`mode`, `options`, `name`) wherever they are not None.
+    """`compiler_fn` with the given keyword arguments (`mode`, `options`) wherever they are not None.
 
     A backend that checks its options offers `validate(**options)`, called here so that a mistake is seen at once.
     """
     given = {key: value for key, value in options.items() if value is not None}
+    given = taken(compiler_fn, backend_name(compiler_fn), given)
     if not given:
         return compiler_fn
     validate = getattr(compiler_fn, "validate", None)
@@ -196,9 +198,8 @@ def call_backend(
         failure.backend_name = backend_name(compiler_fn)
         if fullgraph or not config.suppress_errors:
             raise failure from error
-        warnings.warn(
+        warn_user(
             f"backend {failure.backend_name!r} failed, the graph runs eagerly: {brief(error)}",
-            stacklevel=2,
         )
         return gm.forward
     if exchange is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .aot import FLOATS
 from .freezing import freeze, written_inputs
-from .options import refuse_mode, refuse_unknown
+from .options import refuse_unknown
 from .requirements import Requirements
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ LARGEST = 4
 
 
 def tensorrt(
-    gm: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """`options`: "precision": "float16" or "bfloat16" let engines compute in these too; "largest": sizes that vary may grow by this factor
     (a larger one runs eagerly); "cache_dir": where engines are kept for later processes; "min_operators": smaller parts stay with torch."""
@@ -46,9 +46,8 @@ def tensorrt(
         return freeze(gm, example_inputs, build, lambda gm, _: gm.forward, even_without_parameters=True)
 
 
-def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+def validate(options: Mapping[str, Any] | None = None) -> None:
     """Check the arguments that the user gave to `compile`. Raises RuntimeError."""
-    refuse_mode("tensorrt", mode)
     refuse_unknown("tensorrt", options, OPTIONS)
     options = options or {}
     if options.get("precision", "float32") not in PRECISIONS:

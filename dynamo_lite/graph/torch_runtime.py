@@ -11,7 +11,6 @@ import functools
 import itertools
 import sys
 import time
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import ORIGINALS, Restart, RunsEagerly, brief
 from dynamo_lite.guards import tensor_class
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, dictoffset_of, flags
+from dynamo_lite.messages import warn_user
 from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 
 from .builder import GraphBuilder
@@ -324,7 +324,7 @@ def _backend_failed(
     if not raises_on_fakes(gm, inputs):  # then it is about gradients, or about what AOTAutograd does to the graph
         if strict:
             return
-        warnings.warn(f"backend {name!r} failed, the function runs eagerly: {brief(error)}", stacklevel=2)
+        warn_user(f"backend {name!r} failed, the function runs eagerly: {brief(error)}")
     raise RunsEagerly(brief(error))
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 import time
 import types
@@ -29,6 +28,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
 from dynamo_lite.exc import UserFrame, many
+from dynamo_lite.messages import short_path
 from dynamo_lite.record import BreakRecord, CallChain, FrameRecord, GraphRecord, OfFrames, log
 
 GRAPH_RANGE = "dynamo_lite::graph "
@@ -410,14 +410,6 @@ def _by_place(frames: list[FrameRecord]) -> dict[tuple[str, str], list[FrameReco
     for frame in frames:
         places.setdefault((frame.name, f"{short_path(frame.filename)}:{frame.lineno}"), []).append(frame)
     return places
-
-
-def short_path(filename: str) -> str:
-    """A file as seen from the working directory, or from the entry of `sys.path` that holds it; else the full path."""
-    for directory in (os.getcwd(), *sorted(filter(None, sys.path), key=len, reverse=True)):
-        if filename.startswith(directory.rstrip(os.sep) + os.sep):
-            return os.path.relpath(filename, directory)
-    return filename
 
 
 def _break_lines(breaks: list[BreakRecord]) -> Iterator[str]:

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from dynamo_lite.api import Settings, compile_with, settings_of
+from dynamo_lite.messages import short_path
 from dynamo_lite.record import BreakRecord, FrameRecord, log
 
 from . import html_report
-from .coverage import Coverage, Measurement, short_path
+from .coverage import Coverage, Measurement
 
 
 @dataclass

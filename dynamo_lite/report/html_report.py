@@ -17,8 +17,9 @@ import torch
 
 from dynamo_lite import __version__
 from dynamo_lite.exc import many
+from dynamo_lite.messages import short_path
 
-from .coverage import MAX_EVENTS, Coverage, short_path
+from .coverage import MAX_EVENTS, Coverage
 from .page import duration, page_of
 
 

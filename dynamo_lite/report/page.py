@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from dynamo_lite.exc import format_location
 from dynamo_lite.isa.resume import original_name
+from dynamo_lite.messages import short_path
 from dynamo_lite.record import FrameRecord, Function, GraphRecord, OfFrames
 
 from .call_tree import CalledFunction, tree_of
 from .costs import BreakCost, break_costs
-from .coverage import Coverage, FrameText, FunctionCoverage, short_path
+from .coverage import Coverage, FrameText, FunctionCoverage
 
 MAX_GUARD_LINES = 400
 MAX_SOURCE_LINES = 600

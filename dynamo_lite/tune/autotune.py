@@ -11,7 +11,6 @@ import os
 import pathlib
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -24,6 +23,7 @@ from dynamo_lite.backends.options import refuse_unknown
 from dynamo_lite.backends.registry import candidates, lookup_backend, requirements_of
 from dynamo_lite.config import config
 from dynamo_lite.exc import first_line
+from dynamo_lite.messages import warn_user
 from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.warm_cache.store import directory
 
@@ -45,7 +45,7 @@ UNRACED = "inductor"
 
 
 def autotune(
-    gm: GraphModule, example_inputs: list[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    gm: GraphModule, example_inputs: list[Any], *, options: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:
     """Compile the graph with the backend that wins.
 
@@ -59,7 +59,7 @@ def autotune(
 
     Raises RuntimeError for others, and `InvalidBackend`.
     """
-    validate(mode, options)
+    validate(options)
     return Tuning(gm, example_inputs, dict(options or {})).compiled()
 
 
@@ -83,9 +83,8 @@ class Tuning:
             try:
                 return self._running(known, lookup_backend(known.backend)(self.gm, self.examples))
             except Exception as error:
-                warnings.warn(
+                warn_user(
                     f"backend {known.backend!r}, chosen earlier, fails now and is left: {first_line(error)}",
-                    stacklevel=2,
                 )
                 self.store.forget(self.key)
         try:
@@ -161,9 +160,7 @@ class Tuning:
             known = self.store.get(self.key)
             measured = [row for row in known.measured if row[0] != name] if known is not None else []
             self._decide(Choice("eager", 1.0, [*measured, (name, None, f"quarantined: {reason}")]))
-            warnings.warn(
-                f"backend {name!r} is left for {self._graph()}, which runs eagerly from now on: {reason}", stacklevel=2
-            )
+            warn_user(f"backend {name!r} is left for {self._graph()}, which runs eagerly from now on: {reason}")
 
         return shadowed(self.gm, compiled, self.every, demote)
 
@@ -202,11 +199,9 @@ def place_of(gm: GraphModule) -> str:
 # Options.
 
 
-def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+def validate(options: Mapping[str, Any] | None = None) -> None:
     """Check the arguments that the user gave to `compile`. Raises RuntimeError, and InvalidBackend for an unknown candidate."""
     options = options or {}
-    if mode is not None:
-        raise RuntimeError(f"mode={mode!r} is for one backend; backend='autotune' tries the modes itself")
     refuse_unknown("autotune", options, OPTIONS)
     seconds_of(options.get("budget"))
     every_of(options.get("shadow"))

@@ -13,10 +13,11 @@ import pathlib
 import sqlite3
 import threading
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from dynamo_lite.messages import warn_user
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS choices (
@@ -136,7 +137,5 @@ class Store:
                 return None
 
     def _give_up(self, error: Exception) -> None:
-        warnings.warn(
-            f"the tuner's store {self.path} is not used: {error}; choices are kept in this process", stacklevel=2
-        )
+        warn_user(f"the tuner's store {self.path} is not used: {error}; choices are kept in this process")
         self.path = None

@@ -9,7 +9,6 @@ on fake tensors, here, so that neither a capture nor a call that succeeds pays f
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import TracebackType
@@ -22,6 +21,7 @@ from torch.utils._pytree import tree_iter
 
 from dynamo_lite.exc import TRACEBACK, brief
 from dynamo_lite.isa.eager_fallback import put_place
+from dynamo_lite.messages import warn_user
 from dynamo_lite.record import STATS, GraphRecord
 
 from . import modes
@@ -130,9 +130,7 @@ class GraphFailure:
         if self.fullgraph:
             error.add_note(f"backend {self.record.backend!r} raised this where eager execution succeeds")
             return False
-        warnings.warn(
-            f"backend {self.record.backend!r} failed at run time, the graph runs eagerly: {brief(error)}", stacklevel=2
-        )
+        warn_user(f"backend {self.record.backend!r} failed at run time, the graph runs eagerly: {brief(error)}")
         self.replaced.append(call.compiled)
         call.compiled = run
         return results
