@@ -10,6 +10,7 @@ import collections
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.generators.generator import ExcState
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 
@@ -47,8 +48,12 @@ class Lifetimes:
     def dropped(self, tx: Frame, values: Iterable[Any], *kept: Any) -> None:
         """References to these are gone: a generator that nothing else leads to ends here. `kept`: what a frame gives back."""
         for vt in values:
-            if id(vt) in self.unclosed and not self.is_reachable(vt, kept):
-                vt.finalize(tx)
+            if id(vt) not in self.unclosed or self.is_reachable(vt, kept):
+                continue
+            if not all(frame.direct for frame in self.tr.thread.frames() if frame.parent is not None):
+                # What an instruction has taken off the stack (to iterate over it, say) is held by its C code.
+                unsupported("generator-escapes", f"{vt.describe()}, which C code that calls a function of Python may hold")
+            vt.finalize(tx)
 
     def is_reachable(self, wanted: object, roots: Iterable[Any] = ()) -> bool:
         """Whether a frame, a changed object or an exception that is handled leads to an object."""

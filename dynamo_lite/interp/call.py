@@ -21,25 +21,30 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 
 def call_function(
-    f: Any, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
+    f: Any, base: int, fn: VariableTracker, args: list[VariableTracker], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
-    """CALL: a Python function (however bound) in a direct frame, anything else through its `tp_call`."""
+    """CALL: a Python function (however bound) in a direct frame, anything else through its `tp_call`. The operands, from `base` on, leave
+    the stack: those of a Python function before it runs, which owns its arguments; those of others behind the call, for a C function does
+    not."""
     target = fn.direct_call(f, args)
     if target is not None:
+        del f.stack[base:]
         function, bound = target
         return f.tr.inline(f, function, bound, kwargs, True)
-    return abstract.call(f, fn, args, kwargs)
+    result = abstract.call(f, fn, args, kwargs)
+    del f.stack[base:]
+    return result
 
 
 def call_function_ex(
-    f: Any, fn: VariableTracker, args: VariableTracker, kwargs: VariableTracker | None
+    f: Any, base: int, fn: VariableTracker, args: VariableTracker, kwargs: VariableTracker | None
 ) -> VariableTracker:
-    """CALL_FUNCTION_EX."""
+    """CALL_FUNCTION_EX, see `call_function`."""
     if args.tp_iter is None and args.sq_item is None:
         f.raises(
             TypeError, f"{function_text(f, fn)} argument after * must be an iterable, not {abstract.type_name(args)}"
         )
-    return call_function(f, fn, abstract.unpack(f, args), keyword_arguments(f, fn, kwargs))
+    return call_function(f, base, fn, abstract.unpack(f, args), keyword_arguments(f, fn, kwargs))
 
 
 def keyword_arguments(f: Any, fn: VariableTracker, kwargs: VariableTracker | None) -> dict[str, VariableTracker]:

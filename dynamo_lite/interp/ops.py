@@ -685,16 +685,15 @@ def call(f: Frame, i: Instr) -> None:
         split = len(args) - len(kwnames)
         kwargs = dict(zip(kwnames, args[split:], strict=True))
         del args[split:]
-    del stack[base - 2 :]
-    f.push(call_function(f, fn, args, kwargs))
+    f.push(call_function(f, base - 2, fn, args, kwargs))
 
 
 @op(Op.CALL_FUNCTION_EX)
 def call_function_ex_(f: Frame, i: Instr) -> None:
-    n = 4 if i.arg else 3
-    operands = f.popn(n)
+    base = len(f.stack) - (4 if i.arg else 3)
+    operands = f.stack[base:]
     fn = operands[1] if operands[0] is NULL else operands[0]
-    f.push(call_function_ex(f, fn, operands[2], operands[3] if i.arg else None))
+    f.push(call_function_ex(f, base, fn, operands[2], operands[3] if i.arg else None))
 
 
 _INTRINSICS: dict[str, Callable[[Frame, VariableTracker], VariableTracker]] = {}

@@ -1,5 +1,9 @@
 """Generators: made by captured code, from outside, delegating, closed and left suspended. Needs no torch."""
 
+import itertools
+
+import pytest
+
 from dynamo_lite.config import config
 from dynamo_lite.record import log
 from tests.helpers.capturing import captured, same, wrapped
@@ -395,3 +399,51 @@ def test_generator_from_outside_is_told_from_other_arguments():
     def make_args(k):
         return [(x for x in [3]), 4, 0]
     """)
+
+
+# -- a generator in a block, held by C code alone while that iterates
+
+
+def waits_in_a_block(log):
+    try:
+        for i in (1, 2, 3):
+            log.append((yield i))
+    except (ValueError, KeyError):
+        log.append("caught")
+    finally:
+        log.append("end")
+
+
+HELD = {
+    "extend": lambda log, found: found.extend(itertools.islice(waits_in_a_block(log), 2)),
+    "star": lambda log, found: found.append([*itertools.islice(waits_in_a_block(log), 2)]),
+    "arguments": lambda log, found: found.append(max(*itertools.islice(waits_in_a_block(log), 2))),
+    "slice": lambda log, found: found.__setitem__(slice(0, 0), itertools.islice(waits_in_a_block(log), 2)),
+    "statement": lambda log, found: exec("found[:] = islice(g(log), 2)", {**NAMES, "log": log, "found": found}),
+    "unpacking": lambda log, found: found.append((lambda a, b: a)(*itertools.islice(waits_in_a_block(log), 2))),
+    "sum": lambda log, found: found.append(sum(itertools.islice(waits_in_a_block(log), 2))),
+    "in": lambda log, found: found.append(2 in itertools.islice(waits_in_a_block(log), 2)),
+    "chain": lambda log, found: found.extend(itertools.chain.from_iterable(map(waits_in_a_block, [log, log]))),
+    "zip": lambda log, found: found.extend(zip(range(2), itertools.takewhile(bool, waits_in_a_block(log)))),
+    "map": lambda log, found: found.extend(map(lambda pair: pair, itertools.islice(waits_in_a_block(log), 1, 3))),
+    "sorted": lambda log, found: found.extend(sorted(itertools.islice(waits_in_a_block(log), 2), key=lambda v: -v)),
+}
+NAMES = {"g": waits_in_a_block, "islice": itertools.islice}
+
+
+def assigned(log, found):
+    found[:] = itertools.islice(waits_in_a_block(log), 2)
+    a, *b = itertools.islice(waits_in_a_block(log), 2)
+    found.append((a, b))
+
+
+@pytest.mark.parametrize("name", [*HELD, "assigned"])
+def test_generators_that_c_code_holds(name):
+    iterate = HELD.get(name, assigned)
+
+    def program():
+        log, found = [], []
+        iterate(log, found)
+        return log, found
+
+    same(program)
