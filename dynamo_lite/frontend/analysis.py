@@ -48,7 +48,7 @@ from dynamo_lite.variables.protocol.base import ObservedException
 
 from .codegen import Codegen
 from .facts import Facts
-from .finalizers import check_finalizers, is_held_by_garbage, loses_argument, watch_arguments
+from .finalizers import check_finalizers, is_called_back, is_held_by_garbage, loses_argument, watch_arguments
 from .self_modified_ints import own_changes
 from .strikes import TOO_LONG
 from .tracing import Trace
@@ -217,7 +217,7 @@ class Analysis:
             # The call raises: eager execution gives the exception its true traceback.
             return self._eager_entry(tr)
         tr.state.restore()
-        if loses_argument(tr, result) or is_held_by_garbage(tr, result):
+        if loses_argument(tr, result) or is_held_by_garbage(tr, result) or is_called_back(tr, result):
             return self._eager_entry(tr)
         leave_out = getattr(self.region.backend, "dynamo_lite_leaves_out", None)
         if leave_out is not None:
@@ -252,7 +252,7 @@ class Analysis:
             # What this frame is resumed with would be done for real, fail, and be what the next resume function begins with.
             return self._eager_entry(tr)
         tr.state.restore()
-        if loses_argument(tr, None) or is_held_by_garbage(tr, None):
+        if loses_argument(tr, None) or is_held_by_garbage(tr, None) or is_called_back(tr, None):
             return self._eager_entry(tr)
         self._check_effects(tr)
         codegen = Codegen(tr, self.compile_graph)

@@ -22,7 +22,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.lift import lift
-from dynamo_lite.isa.resume import HOLDER, PASSED, waiting_frames
+from dynamo_lite.isa.resume import HOLDER, PASSED, is_resumed, waiting_frames
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_lazy, real_object
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES
@@ -141,6 +141,31 @@ def is_held_by_garbage(tr: Trace, result: object) -> bool:
     return False
 
 
+def is_called_back(tr: Trace, result: object) -> bool:
+    """Whether a weak reference with a callback refers to an object that only this resumed frame holds, or one that waits, and that ends in
+    here: in eager execution the callback runs when its variable is dropped, while generated code keeps what it is given to its end, and
+    drops it in another order. That the objects of waiting frames have no callback later is guarded."""
+    if not tr.root.call.has_mortal_arguments or not is_resumed(tr.root.model.code):
+        return False
+    mortal = [(vt, v) for vt, v in _owned(tr) if not _is_harmless(v) and _weakrefoffset(type(v))]
+    if not mortal:
+        return False
+    kept = [result] if result is not None else held_at_break(tr)
+    left = {id(vt) for vt in tr.lifetimes.reachable(kept)}
+    ended = [(vt, value) for vt, value in mortal if id(vt) not in left]
+    if any(_has_callback(value) for _, value in ended):
+        return True
+    own = {id(vt) for vt in tr.root.arguments}
+    for vt, _ in ended:
+        if id(vt) not in own:
+            tr.guard(vt.source, ir.PYTHON, _has_no_callback)
+    return False
+
+
+def _has_no_callback(value: object) -> bool:
+    return not _has_callback(value)
+
+
 def _held_by_frames(tr: Trace, result: object) -> set[int]:
     """The ids of what is in the variables of frames that have ended and may be in tracebacks that were made before they were resumed."""
     ended = [*(tr.root.ended_frames or ()), *([] if result is None else [tr.root.frame])]
@@ -247,7 +272,17 @@ def _has_callback(value: object) -> bool:
     cls = type(value)
     if _weakrefoffset(cls) == 0 or sizes_of(value) is not None or is_module(value):
         return False
-    return any(reference.__callback__ is not None for reference in weakref.getweakrefs(value))
+    return any(_calls_back(reference, value) for reference in weakref.getweakrefs(value))
+
+
+def _calls_back(reference: Any, value: object) -> bool:
+    """A proxy does not tell its callback; the one that others share has none."""
+    if issubclass(type(reference), weakref.ProxyTypes):
+        return weakref.proxy(value) is not reference
+    return _CALLBACK(reference) is not None
+
+
+_CALLBACK = weakref.ref.__dict__["__callback__"].__get__
 
 
 def _is_harmless(value: object) -> bool:

@@ -52,7 +52,9 @@ class Lifetimes:
                 continue
             if not all(frame.direct for frame in self.tr.thread.frames() if frame.parent is not None):
                 # What an instruction has taken off the stack (to iterate over it, say) is held by its C code.
-                unsupported("generator-escapes", f"{vt.describe()}, which C code that calls a function of Python may hold")
+                unsupported(
+                    "generator-escapes", f"{vt.describe()}, which C code that calls a function of Python may hold"
+                )
             vt.finalize(tx)
 
     def is_reachable(self, wanted: object, roots: Iterable[Any] = ()) -> bool:

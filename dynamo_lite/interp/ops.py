@@ -754,7 +754,7 @@ def with_except_start(f: Frame, i: Instr) -> None:
     args = [f.tr.type_of(f, exc), exc, exc.get(f, "__traceback__")]
     if i.arg and f.stack[-4] is not NULL:
         args.insert(0, f.stack[-4])
-    f.push(call_function(f, f.stack[-5 if i.arg else -4], args, {}))
+    f.push(call_function(f, len(f.stack), f.stack[-5 if i.arg else -4], args, {}))
 
 
 @op(Op.PUSH_EXC_INFO)

@@ -121,3 +121,45 @@ def test_a_function_behind_a_reference_may_be_gone():
         return before, ref() is None
 
     assert check() == new_region().wrap(check)() == (False, True)
+
+
+# -- callbacks that are due behind a break
+
+
+class Referred:
+    pass
+
+
+def weak_set():
+    found = weakref.WeakSet()
+    found.add(Referred())
+    return len(found)
+
+
+def weak_set_of_generators():
+    found = weakref.WeakSet()
+    found.add(i for i in ())
+    return len(found)
+
+
+def values():
+    found = weakref.WeakValueDictionary()
+    found[1] = Referred()
+    return len(found)
+
+
+def variables_end_in_their_order():
+    called = []
+    ended = (lambda: made(called))()
+    return ended, called
+
+
+def made(called):
+    obj = Referred()
+    reference = weakref.ref(obj, lambda reference: called.append("ended"))
+    return len(called)
+
+
+@pytest.mark.parametrize("program", [weak_set, weak_set_of_generators, values, variables_end_in_their_order])
+def test_callbacks_behind_a_break(program):
+    same(program)
