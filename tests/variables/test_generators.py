@@ -425,7 +425,7 @@ HELD = {
     "in": lambda log, found: found.append(2 in itertools.islice(waits_in_a_block(log), 2)),
     "chain": lambda log, found: found.extend(itertools.chain.from_iterable(map(waits_in_a_block, [log, log]))),
     "zip": lambda log, found: found.extend(zip(range(2), itertools.takewhile(bool, waits_in_a_block(log)))),
-    "map": lambda log, found: found.extend(map(lambda pair: pair, itertools.islice(waits_in_a_block(log), 1, 3))),
+    "map": lambda log, found: found.extend(map(abs, itertools.islice(waits_in_a_block(log), 1, 3))),
     "sorted": lambda log, found: found.extend(sorted(itertools.islice(waits_in_a_block(log), 2), key=lambda v: -v)),
 }
 NAMES = {"g": waits_in_a_block, "islice": itertools.islice}

@@ -157,7 +157,7 @@ def variables_end_in_their_order():
 def made(called):
     obj = Referred()
     reference = weakref.ref(obj, lambda reference: called.append("ended"))
-    return len(called)
+    return len(called), reference() is obj
 
 
 @pytest.mark.parametrize("program", [weak_set, weak_set_of_generators, values, variables_end_in_their_order])
