@@ -16,7 +16,7 @@ from _signal import getsignal  # what `signal.getsignal` wraps to make enums of 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 from ._eval_frame import replace_signal_handler
 from .exc import CAUSE, CONTEXT, TRACEBACK
@@ -46,16 +46,44 @@ class _Relay:
         try:
             self.handler(signum, frame)
         except Exception as error:
-            self._raise(error, interrupted)
+            self._raise(error, interrupted, frame)
 
-    def _raise(self, error: Exception, interrupted: BaseException | None) -> NoReturn:
+    def _raise(self, error: Exception, interrupted: BaseException | None, frame: FrameType | None) -> None:
         innermost: BaseException = error
         while (context := CONTEXT.__get__(innermost)) is not None and context is not interrupted:
             innermost = context
         CONTEXT.__set__(innermost, self.outer)
         traceback = TRACEBACK.__get__(error)
         TRACEBACK.__set__(error, traceback.tb_next if traceback is not None else None)
+        if frame is not None and _is_importing(frame):
+            _waiting.append(error)
+            return
         raise HandlerRaised(error) from None
+
+
+_ANALYSIS = f"{__package__}.frontend.convert"
+"""The module that begins analyses: what the program does around its call is none of theirs."""
+
+_waiting: list[Exception] = []
+"""What handlers have raised while the analysis imported a module."""
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a module is imported now: an exception would leave it in `sys.modules` in part, broken for the rest of the process (sympy,
+    which the first size that varies imports)."""
+    while frame is not None and frame.f_globals.get("__name__") != _ANALYSIS:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def raise_waiting() -> None:
+    """Raise what a handler has raised during an import that is over."""
+    if _waiting:
+        error = _waiting[0]
+        _waiting.clear()
+        raise HandlerRaised(error)
 
 
 @contextmanager
@@ -74,7 +102,9 @@ def relayed() -> Iterator[None]:
         for signum, relay in relays.items():
             replace_signal_handler(signum, relay)
         yield
+        raise_waiting()
     finally:
+        _waiting.clear()
         for signum, relay in relays.items():
             if getsignal(signum) is relay:  # else the handler has installed another one
                 replace_signal_handler(signum, relay.handler)

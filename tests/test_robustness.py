@@ -490,3 +490,38 @@ def test_a_lock_that_cannot_be_allocated_is_a_lack_of_memory():
     """`_thread.allocate_lock` says so in its own way."""
     assert is_lack_of_memory(RuntimeError("can't allocate lock"))
     assert not is_lack_of_memory(RuntimeError("can't allocate"))
+
+
+INTERRUPTED_IMPORT = """
+import signal, sys
+import torch
+import dynamo_lite
+
+class Alarm:
+    def find_spec(self, name, path=None, target=None):
+        if name == "sympy.core":
+            signal.raise_signal(signal.SIGUSR1)
+
+class TimeOut(Exception):
+    pass
+
+def handler(signum, frame):
+    raise TimeOut
+
+signal.signal(signal.SIGUSR1, handler)
+sys.meta_path.insert(0, Alarm())
+assert "sympy" not in sys.modules
+compiled = dynamo_lite.compile(lambda x: x * 2 + x.shape[0], backend="eager", dynamic=True)
+try:
+    compiled(torch.ones(3))
+except TimeOut as error:
+    print("timed out", error.__traceback__.tb_next is not None)
+dynamo_lite.config.suppress_errors = False
+print(compiled(torch.ones(4)).tolist())
+"""
+
+
+def test_a_handler_that_raises_while_a_module_is_imported():
+    """The import is completed; the exception comes right after it."""
+    done = processes.run(["-c", INTERRUPTED_IMPORT])
+    assert done.stdout == "timed out True\n[6.0, 6.0, 6.0, 6.0]\n", done.stderr

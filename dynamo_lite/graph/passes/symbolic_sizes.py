@@ -27,6 +27,7 @@ from dynamo_lite.graph.inputs.wrapper_inputs import settle_inputs
 from dynamo_lite.graph.shapes.formulas import recipe_of
 from dynamo_lite.guards import ir
 from dynamo_lite.markers import HAS_MARKS
+from dynamo_lite.signals import raise_waiting
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -128,7 +129,9 @@ class SymbolicSizes(GraphEffect):
 
 def new_symbols(mode: object, tr: Trace | _Paths) -> Symbols:
     """The symbolic numbers of a trace. Their machinery is loaded with the first one of a process."""
-    return import_module("dynamo_lite.graph.shapes.symbols").Symbols(mode, tr)
+    symbols = import_module("dynamo_lite.graph.shapes.symbols")
+    raise_waiting()
+    return symbols.Symbols(mode, tr)
 
 
 class StoredSizes:
