@@ -11,16 +11,18 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import NoReturn
 
 from . import __version__, _eval_frame
 from .config import ENVIRONMENT_PREFIX, config
-from .exc import BREAKS, slug_of
+from .exc import BREAKS, InvalidBackend, slug_of
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -104,6 +106,11 @@ def explain(options: argparse.Namespace) -> int:
         kind = BREAKS[slug_of(options.target)]
         _say(f"{kind.code} {kind.title}\n  why: {kind.why}\n  do:  {kind.what_to_do}")
         return 0
+    if re.fullmatch(r"DL\d+", options.target):
+        print(
+            f"no break has the number {options.target}; `python -m dynamo_lite explain all` lists them", file=sys.stderr
+        )
+        return 2
     from .record import log
     from .report.coverage import Measurement
     from .report.explain import describe_frame
@@ -252,7 +259,8 @@ def minify(options: argparse.Namespace) -> int:
     finder = Finder(options.backend, options.output, isolate=options.isolate, seconds=options.seconds, tell=tell)
     with redirected(finder):
         run_script(options.target, options.arguments, as_module=options.module)
-    _say(f"{options.backend} does as eager execution on all {finder.graphs} graphs")
+    told = f"{options.backend} does as eager execution on all {finder.graphs} graphs"
+    _say(told if finder.graphs else "the script has compiled no graph")
     return 0
 
 
@@ -297,9 +305,13 @@ def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
     problems += [f"environment variable {name} is no setting" for name in unknown]
 
 
+_ABOUT = "Capture of PyTorch programs: run scripts with it, see what it makes of them, choose and check backends."
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m dynamo_lite", description=__doc__)
-    commands = parser.add_subparsers(required=True)
+    parser = _Parser(prog="python -m dynamo_lite", description=_ABOUT)
+    parser.add_argument("--version", action="version", version=f"dynamo_lite {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(function, summary: str, *, script: bool) -> argparse.ArgumentParser:
         one = commands.add_parser(function.__name__, help=summary, description=function.__doc__)
@@ -363,7 +375,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["bench"]:  # its options are the driver's own
         return bench(arguments[1:])
     options = _parser().parse_args(arguments)
-    return options.function(options)
+    try:
+        return options.function(options)
+    except BaseException as error:
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> int:
+    """The status after an error: one of the script is shown as Python shows it, without frames of this package; a mistake of the command
+    line is one line. Raises the others, and SystemExit."""
+    scripts = sys.modules.get(f"{__package__}.report.script")
+    if scripts is None or isinstance(error, SystemExit):
+        raise error
+    traceback = scripts.own_traceback(error)
+    if traceback is None and isinstance(error, (scripts.NoScript, InvalidBackend)):
+        print(f"python -m dynamo_lite: error: {error}", file=sys.stderr)
+        return 2
+    if traceback is None and not isinstance(error, SyntaxError):
+        raise error
+    sys.excepthook(type(error), error.with_traceback(traceback), traceback)
+    return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -132,3 +133,100 @@ def test_timing_and_trace(tmp_path):
     assert "tensor(4.)" in done.stdout
     assert "TIMING: entire_frame_compile:" in done.stderr and "STATS: frames:1 | call_* op count:1" in done.stderr
     assert trace.read_text().startswith('{"traceEvents"')
+
+
+# -- scripts as plain Python runs them, mistakes in one line
+
+
+def written(tmp_path, text):
+    path = tmp_path / "script.py"
+    path.write_text(text)
+    return path
+
+
+FAILING = "import torch\n\ndef f():\n    raise KeyError('x')\n\ntorch.compile(lambda x: x + 1)(torch.ones(2))\nf()\n"
+
+
+def test_a_script_that_fails_shows_the_traceback_of_plain_python(tmp_path, capsys):
+    path = written(tmp_path, FAILING)
+    plain = processes.run([str(path)]).stderr
+    assert main(["run", "--backend", "eager", str(path)]) == 1
+    assert capsys.readouterr().err == plain and "KeyError: 'x'" in plain
+
+
+@pytest.mark.parametrize(
+    "text, told, status", [("def f(:", "SyntaxError", 1), ("raise KeyboardInterrupt", "KeyboardInterrupt", 130)]
+)
+def test_scripts_that_do_not_end_well(text, told, status, tmp_path, capsys):
+    assert main(["run", str(written(tmp_path, text))]) == status
+    shown = capsys.readouterr().err
+    assert told in shown and "dynamo_lite" not in shown and "runpy" not in shown
+
+
+def test_what_a_script_sees(tmp_path, capsys, monkeypatch):
+    text = "import sys; print(__file__, sys.argv, __name__, sys.path[0], sys.modules['__main__'].__file__)"
+    path = written(tmp_path, text)
+    before = sys.modules["__main__"], list(sys.path), dict(sys.modules)
+    assert main(["run", str(path), "a"]) == 0
+    assert capsys.readouterr().out == f"{path} {[str(path), 'a']} __main__ {tmp_path} {path}\n"
+    assert (sys.modules["__main__"], list(sys.path)) == before[:2] and sys.modules.keys() >= before[2].keys()
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text("import sys; print(__file__, __package__, sys.argv[1:])")
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "-m", "package", "b"]) == main(["run", str(package), "b"]) == 0
+    file = package / "__main__.py"
+    assert capsys.readouterr().out == f"{file} package ['b']\n{file} None ['b']\n"
+
+
+MISTAKES = {
+    "run": "the following arguments are required: target, arguments",
+    "run /no/such/file.py": "can't open file '/no/such/file.py': [Errno 2] No such file or directory",
+    "run -m no_such_module": "No module named no_such_module",
+    "frobnicate": "invalid choice: 'frobnicate'",
+    "run --window x script.py": "argument --window: invalid float value: 'x'",
+    f"run --backend nix {TRAIN}": "Invalid backend: 'nix'",
+    "explain DL999": "no break has the number DL999",
+    "cache": "the following arguments are required: action",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes_are_one_line(line, capsys):
+    try:
+        status = main(line.split())
+    except SystemExit as ended:
+        status = ended.code
+    told = capsys.readouterr()
+    assert status == 2 and told.out == "" and MISTAKES[line] in told.err and told.err.count("\n") == 1
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert not ended.value.code and re.fullmatch(r"dynamo_lite \d+\.\d+.*\n", capsys.readouterr().out)
+
+
+def test_frames_have_the_names_of_the_users_classes(tmp_path, capsys):
+    text = """
+import torch
+class Block(torch.nn.Module):
+    def forward(self, x):
+        print(end="")
+        return x + 1
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+    def forward(self, x):
+        return self.block(x.sin()).cos()
+torch.compile(Net())(torch.ones(2))
+"""
+    path = written(tmp_path, text)
+    assert main(["coverage", "--backend", "eager", str(path)]) == 0
+    rows = [line.split("  ") for line in capsys.readouterr().out.splitlines() if "script.py:11" in line]
+    assert [[cell for cell in row if cell][0] for row in rows] == [
+        "Net.forward",
+        "Net.forward (in forward, resumed at line 6)",
+    ]

@@ -18,7 +18,8 @@ from typing import Any, Self
 
 from dynamo_lite import _eval_frame, markers, own_builtins
 from dynamo_lite.config import config
-from dynamo_lite.dynamism.automatic_dynamic import Memory, note_values
+from dynamo_lite.dynamism import recompile_policy
+from dynamo_lite.dynamism.automatic_dynamic import Memory, module_of, note_values
 from dynamo_lite.exc import (
     CAUSE,
     CONTEXT,
@@ -236,7 +237,7 @@ class Region(_eval_frame.Region):
     def new_record(cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> FrameRecord:
         """The record of an analysis that begins."""
         code = cache.code
-        record = FrameRecord(code.co_qualname, code.co_filename, code.co_firstlineno)
+        record = FrameRecord(*_shown_place(fn, code, values))
         record.is_resume = is_resumed(code)
         record.entry_index = len(cache.entries)
         if cache.entries:
@@ -291,6 +292,22 @@ class Region(_eval_frame.Region):
 
 
 side.hide_code(Region.on_miss.__code__)
+
+
+def _shown_place(fn: FunctionType, code: CodeType, values: tuple[Any, ...]) -> tuple[str, str, int]:
+    """Name, file and line by which reports call a frame. That of torch's call of a module is the `forward` of the user's class."""
+    if fn.__globals__.get("__name__") != "torch.nn.modules.module":
+        return code.co_qualname, code.co_filename, code.co_firstlineno
+    forward = getattr(type(module_of(code, values)), "forward", None)
+    if not isinstance(forward, FunctionType):
+        return code.co_qualname, code.co_filename, code.co_firstlineno
+    own = forward.__code__
+    if not is_resumed(code):
+        return own.co_qualname, own.co_filename, own.co_firstlineno
+    inner = recompile_policy.innermost(code, values)[1]
+    name, _, where = inner.co_qualname.partition(" (")
+    goes_on = where if name == own.co_qualname else f"in {inner.co_name.partition(' (')[0]}, {where}"
+    return f"{own.co_qualname} ({goes_on}", own.co_filename, own.co_firstlineno
 
 
 def _as_raised_by_the_call(error: BaseException, outer: BaseException | None) -> BaseException:

@@ -18,6 +18,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism import recompile_policy
 from dynamo_lite.dynamism.recompile_policy import Owners
 from dynamo_lite.exc import FailOnRecompileLimitHit, RecompileError
+from dynamo_lite.messages import short_path
 from dynamo_lite.record import Function, log
 
 from .versions import misses, nearest_miss
@@ -85,8 +86,11 @@ class RecompileLimits:
         if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
             return not _is_in_vain(region, cache, fn, values, owners)
         most = limit if same >= limit else config.accumulated_recompile_limit
-        text = f"{cache.code.co_qualname} reached the limit of {most} compiled versions; it runs eagerly where none fits.\n"
-        text += str(nearest_miss(cache, fn, values))
+        record = region.new_record(cache, fn, values)
+        text = f"{record.name} reached the limit of {most} compiled versions; it runs eagerly where none fits.\n"
+        text += f"  {short_path(record.filename)}:{record.lineno}, the nearest version did not fit because\n"
+        text += "\n".join(f"  {line}" for line in str(record.nearest).splitlines())
+        text += "\n  do: pass it as a tensor or let it vary less, compile a smaller function, or raise config.recompile_limit"
         if config.fail_on_recompile_limit_hit or region.fullgraph:
             raise FailOnRecompileLimitHit(text)
         logger.warning(text)

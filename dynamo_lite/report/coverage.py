@@ -199,7 +199,7 @@ class Measurement:
             self._end_window()
         position = self._position_of(fn, first)
         function = self._functions[position]
-        current.begin(function, fn.__code__)
+        current.begin(function, fn.__code__, getattr(type(first), "forward", fn))
         profiled = record_function(f"{FUNCTION_RANGE}{position}")
         profiled.__enter__()
         start = time.perf_counter()
@@ -314,10 +314,12 @@ class _CurrentFunction(threading.local):
             FrameRecord
         ] = []  # captured before their call began: the outermost ones of `with optimize(…)`
 
-    def begin(self, function: FunctionCoverage, code: types.CodeType) -> None:
-        """A function begins, the outermost one. The analysis of its frame may have ended already."""
-        place = code.co_filename, code.co_firstlineno
-        function.frames += [frame for frame in self.waiting if (frame.filename, frame.lineno) == place]
+    def begin(self, function: FunctionCoverage, code: types.CodeType, forward: Any) -> None:
+        """A function begins, the outermost one. The analysis of its frame, which may be called by the `forward` of a module, may have ended
+        already."""
+        codes = (code, getattr(forward, "__code__", code))
+        places = [(c.co_filename, c.co_firstlineno) for c in codes]
+        function.frames += [frame for frame in self.waiting if (frame.filename, frame.lineno) in places]
         self.waiting.clear()
         self.function, self.left_out = function, 0.0
 

@@ -6,10 +6,16 @@ redirection ends with the script.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import os
-import runpy
+import pkgutil
 import sys
+import types
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
@@ -48,11 +54,83 @@ def redirected(backend: str | Callable[..., Any] | None = None) -> Iterator[None
 
 
 def run_script(target: str, arguments: Sequence[str], *, as_module: bool = False) -> None:
-    """Run a script, or with `as_module` what `python -m` would run, as `__main__`. Its exceptions propagate."""
-    with mock.patch.object(sys, "argv", [target, *arguments]), mock.patch.object(sys, "path", list(sys.path)):
-        if as_module:
-            sys.path[0] = os.getcwd()
-            runpy.run_module(target, run_name="__main__", alter_sys=True)
-        else:
-            sys.path[0] = os.path.dirname(os.path.abspath(target))
-            runpy.run_path(target, run_name="__main__")
+    """Run a script, or with `as_module` what `python -m` would run, as `__main__`. Its exceptions propagate; `own_traceback` finds what
+    Python would show of them. Raises `NoScript` if there is nothing to run."""
+    code, module = _module(target) if as_module else _script(target)
+    path = sys.path[:]
+    path[0] = os.getcwd() if as_module else os.path.dirname(os.path.abspath(target))
+    argv = [module.__file__ if as_module else target, *arguments]
+    main = sys.modules["__main__"]
+    with mock.patch.object(sys, "argv", argv), mock.patch.object(sys, "path", path):
+        sys.modules["__main__"] = module
+        try:
+            exec(code, vars(module))
+        finally:
+            sys.modules["__main__"] = main
+
+
+class NoScript(Exception):
+    """There is nothing that could be run under a name; the text says why."""
+
+
+def own_traceback(error: BaseException) -> types.TracebackType | None:
+    """The traceback of an exception that a script has raised, from its own first frame on; None for an exception that is not a script's."""
+    found = error.__traceback__
+    while found is not None and found.tb_frame.f_code is not run_script.__code__:
+        found = found.tb_next
+    inside = found.tb_next if found is not None else None
+    return inside if inside is None or inside.tb_frame.f_globals is not globals() else None
+
+
+def _script(target: str) -> tuple[types.CodeType, types.ModuleType]:
+    """The code of a file, compiled or not, or of a folder or archive with a `__main__`, and the module in which it runs."""
+    path = os.path.abspath(target)
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    try:
+        if not os.path.isfile(path) or zipfile.is_zipfile(path):
+            sys.path_importer_cache.pop(path, None)
+            spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
+            if spec is None:
+                raise NoScript(
+                    f"can't find '__main__' module in {target!r}" if os.path.exists(path) else _NO_FILE.format(path)
+                )
+            return _code_of(spec, module)
+        with io.open_code(path) as file:
+            code = pkgutil.read_code(file)
+        if code is None:
+            with io.open_code(path) as file:
+                code = builtins.compile(file.read(), path, "exec", dont_inherit=True)
+    except OSError as error:
+        raise NoScript(f"can't open file {path!r}: {error}") from error
+    return code, module
+
+
+_NO_FILE = "can't open file {!r}: [Errno 2] No such file or directory"
+
+
+def _module(name: str) -> tuple[types.CodeType, types.ModuleType]:
+    """The code of a module, or of the `__main__` of a package, and the module in which it runs."""
+    path = sys.path[:]
+    sys.path[0] = os.getcwd()
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise NoScript(f"No module named {name}: {error}") from error
+    finally:
+        sys.path[:] = path
+    if spec is None:
+        raise NoScript(f"No module named {name}")
+    module = types.ModuleType("__main__")
+    module.__spec__, module.__package__ = spec, spec.parent
+    return _code_of(spec, module)
+
+
+def _code_of(spec: Any, module: types.ModuleType) -> tuple[types.CodeType, types.ModuleType]:
+    code = spec.loader.get_code(spec.name)
+    if code is None:
+        raise NoScript(f"No code object available for {spec.name}")
+    module.__file__, module.__loader__ = spec.origin, spec.loader
+    return code, module
