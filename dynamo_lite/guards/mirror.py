@@ -292,6 +292,15 @@ def _dims_match(actual: Sequence[int], expected: tuple) -> bool:
     return len(actual) == len(expected) and all(b is None or a == b for a, b in zip(actual, expected, strict=True))
 
 
+def _text_of_spec(spec: tuple) -> str:
+    """What a guard demands of a tensor: `Tensor torch.float32 shape (*, 1) stride (2, 1) on cpu`, and what is not the rule."""
+    kind, dtype, device, layout, requires_grad, sizes, strides, _, _ = spec
+    strided = f" stride {_dims(strides)}" if strides is not None else ""
+    rest = [] if str(layout) == "torch.strided" else [str(layout)]
+    rest += ["requires_grad"] if requires_grad else []
+    return ", ".join([f"{qualname_of(kind)} {dtype} shape {_dims(sizes)}{strided} on {device}", *rest])
+
+
 def _dims(dims: Sequence[int | None]) -> str:
     return "(" + ", ".join("*" if dim is None else str(dim) for dim in dims) + ")"
 
@@ -371,6 +380,7 @@ class _Writer:
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {}
         self._names: dict[int, str] = {}
+        self.texts: dict[str, str] = {}  # of constants, in the place of their own
 
     def constant(self, value: Any) -> str:
         if value is None or type(value) in (bool, int, str):
@@ -385,7 +395,7 @@ class _Writer:
         self.lines.append(f"    {code:<60}  # {comment}" if comment else f"    {code}")
 
     def source(self) -> str:
-        header = [f"# {name} = {short(value)}" for name, value in self.constants.items()]
+        header = [f"# {name} = {self.texts.get(name) or short(value)}" for name, value in self.constants.items()]
         return "\n".join([*header, "def first_failure(L, C):", *self.lines, "    return None", ""])
 
 
@@ -425,6 +435,8 @@ def _write_tree(writer: _Writer, root: GuardNode, names: dict[GuardNode, str], s
         for guard in node.checks:
             text = ROWS[guard.kind].python.format(v=name, k=writer.constant(guard.arg))
             writer.line(f"if not ({text}): return {guard.index}", _user_line(guard.user))
+            if guard.kind == ir.TENSOR:
+                writer.texts[writer.constant(guard.arg)] = _text_of_spec(guard.arg)
         stack.extend(reversed(list(node.children.values())))
 
 

@@ -111,6 +111,7 @@ def assert_captured(
     dynamic: bool | None = None,
 ) -> Captured:
     """As `capture_of`; AssertionError if the numbers are others, with the breaks and what to do about them. None: any number."""
+    __tracebackhide__ = True  # pytest shows the test's own line
     captured = capture_of(fn, args, kwargs, then=then, backend=backend, dynamic=dynamic)
     found = (len(captured.graphs), len(captured.breaks), len(captured.recompiles))
     wanted = (graphs, breaks, recompiles)

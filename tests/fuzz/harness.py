@@ -156,7 +156,7 @@ def member(error, name):
 def _has(value, name):
     try:
         object.__getattribute__(value, name)
-    except AttributeError:
+    except (AttributeError, RecursionError):  # a descriptor of the program that asks for itself
         return False
     return True
 

@@ -1,0 +1,21 @@
+"""The text of guards for readers."""
+
+import torch
+
+import dynamo_lite
+from dynamo_lite.record import log
+
+
+def test_sizes_and_strides_of_tensors_are_shown():
+    compiled = dynamo_lite.compile(lambda x, y: x + y, backend="eager")
+    for n in (3, 4):
+        compiled(torch.ones(n, 2)[:, :1], torch.ones(n, 1, requires_grad=True))
+    first, second = (
+        [line.partition(" = ")[2] for line in frame.guards.text().splitlines() if "Tensor torch" in line]
+        for frame in log.snapshot()
+    )
+    assert first == [
+        "Tensor torch.float32 shape (3, 1) stride (2, 1) on cpu",
+        "Tensor torch.float32 shape (3, 1) stride (1, 1) on cpu, requires_grad",
+    ]
+    assert [line.partition(" stride")[0] for line in second] == ["Tensor torch.float32 shape (*, 1)"] * 2
