@@ -259,7 +259,8 @@ parse_nodes(GuardProgram *p, Node **nodes, int *count, PyObject *specs, int root
     if (c_stack_is_used_up() || Py_EnterRecursiveCall(" while building a guard program")) {
         return -1;
     }
-    p->deepest = Py_MAX(p->deepest, ++p->depth);
+    p->depth++;
+    p->deepest = Py_MAX(p->deepest, p->depth);
     int n = (int)PyTuple_GET_SIZE(specs), result = 0;
     if ((*nodes = new_array(n, sizeof(Node))) == NULL) {
         result = -1;

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from .tracing import Trace
 
 
+MOST_LOOKED_AT = 300_000
+"""Objects looked at in one run: each question starts from all frames."""
+
+
 class Lifetimes:
     """The objects whose lifetimes the program may ask about, by id.
 
@@ -37,6 +41,7 @@ class Lifetimes:
         self.references: dict[int, Any] = {}
         self.proxies: dict[int, Any] = {}
         self.frame_objects: dict[int, Any] = {}
+        self.looked_at = 0  # objects, in all searches
 
     def release(self) -> None:
         """Let go of the program's objects."""
@@ -59,7 +64,15 @@ class Lifetimes:
 
     def is_reachable(self, wanted: object, roots: Iterable[Any] = ()) -> bool:
         """Whether a frame, a changed object or an exception that is handled leads to an object."""
-        return any(vt is wanted for vt in self.reachable(roots))
+        for vt in self.reachable(roots):
+            self.looked_at += 1
+            if vt is wanted:
+                break
+        else:
+            vt = None
+        if self.looked_at > MOST_LOOKED_AT:
+            unsupported("code-size", "so many objects that the program asks which of them are alive")
+        return vt is wanted
 
     def reachable(self, roots: Iterable[Any] = ()) -> Iterator[Any]:
         """The trackers that frames, changed objects and the exception that is handled refer to."""

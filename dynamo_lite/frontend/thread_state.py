@@ -173,7 +173,7 @@ def _is_of_module(frame: Frame) -> bool:
     first: Any = next((value for name, value in own if not name.startswith(PREFIXES)), MISSING)
     if type(first) is CellVariable:
         first = first.content
-    return first is not MISSING and is_module(real_object(first))
+    return first is not None and first is not MISSING and is_module(real_object(first))
 
 
 def _current_exception(_: object) -> BaseException | None:

@@ -574,7 +574,11 @@ class BuiltinClassMethodVariable(BuiltinVariable):
     def _check_class(self, tx: Frame, cls: VariableTracker) -> None:
         """Break where `classmethod_get` refuses the class."""
         owner = self.value.__objclass__
-        if is_none(cls) or not issubclass(cls.python_type(), type) or owner not in mro_of(cls.value):
+        if (
+            is_none(cls)
+            or not issubclass(cls.python_type(), type)
+            or not any(base is owner for base in mro_of(cls.value))
+        ):
             unsupported("arguments-mismatch", f"{owner.__name__}.{self.value.__name__} of another class")
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:

@@ -19,3 +19,16 @@ def test_sizes_and_strides_of_tensors_are_shown():
         "Tensor torch.float32 shape (3, 1) stride (1, 1) on cpu, requires_grad",
     ]
     assert [line.partition(" stride")[0] for line in second] == ["Tensor torch.float32 shape (*, 1)"] * 2
+
+
+def test_guards_on_many_nested_objects():
+    """How deep they are nested counts, not how many there are: each call is compared with them on a C stack of any size."""
+    rows = [[(i, [i])] for i in range(3000)]
+
+    def f(x):
+        return x + sum(row[0][1][0] for row in rows)
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    with dynamo_lite.config.patch(debug=True):
+        results = [compiled(torch.ones(2)) for _ in range(3)]
+    assert all(torch.equal(result, f(torch.ones(2))) for result in results) and len(log.snapshot()) == 1
