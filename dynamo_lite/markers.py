@@ -238,11 +238,6 @@ def _inner_tensors(tensor: Any) -> Iterator[Any]:
                 yield inner
 
 
-def _check_range(least: int | None, most: int | None) -> None:
-    if least is not None and most is not None and least > most:
-        raise ValueError(f"min={least}, max={most}: there is no such size")
-
-
 @forbid_in_graph
 def mark_dynamic(
     t: object,
@@ -258,7 +253,6 @@ def mark_dynamic(
     Call it before the compiled function. If the code can only work for one size, the compilation raises UserError.
     `hint_override` and `specialize_on` are accepted as torch has them and have no effect.
     """
-    _check_range(min, max)
     _add_marks(t, DYNAMIC, index)
     ranges: set[DimRange] = _kept(t, DYNAMIC_RANGE, set)
     ranges.update(DimRange(dim, min, max) for dim in _dims(t, index))
@@ -297,7 +291,6 @@ def mark_unbacked(
 
     Code that needs the number breaks the graph or fails. `hint_override` and `specialize_on` have no effect.
     """
-    _check_range(min, max)
     _add_marks(t, STRICT_UNBACKED if strict else UNBACKED, index)
     for attribute, value in ((UNBACKED_BOUNDS, (min, max)), (SHAPE_IDS, shape_id)):
         if value not in (None, (None, None)):

@@ -1027,7 +1027,6 @@ REFUSED = {
     "mark_static": (lambda: dynamo_lite.mark_static(3), TypeError, "expected a tensor"),
     "mark_unbacked": (lambda: dynamo_lite.mark_unbacked([1], 0), TypeError, "expected a tensor"),
     "dimension": (lambda: dynamo_lite.mark_dynamic(torch.ones(2), "0"), TypeError, "dimension='0': expected an int"),
-    "range": (lambda: dynamo_lite.mark_dynamic(torch.ones(2), 0, min=5, max=2), ValueError, "min=5, max=2: there is no such size"),
     "config": (
         lambda: setattr(dynamo_lite.config, "recompile_limit", "8"),
         TypeError,

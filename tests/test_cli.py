@@ -147,7 +147,10 @@ def written(tmp_path, text):
 FAILING = "import torch\n\ndef f():\n    raise KeyError('x')\n\ntorch.compile(lambda x: x + 1)(torch.ones(2))\nf()\n"
 
 
-def test_a_script_that_fails_shows_the_traceback_of_plain_python(tmp_path, capsys):
+def test_a_script_that_fails_shows_the_traceback_of_plain_python(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        sys, "excepthook", sys.__excepthook__
+    )  # torch.distributed replaces it in a process that has used it
     path = written(tmp_path, FAILING)
     plain = processes.run([str(path)]).stderr
     assert main(["run", "--backend", "eager", str(path)]) == 1
@@ -157,7 +160,8 @@ def test_a_script_that_fails_shows_the_traceback_of_plain_python(tmp_path, capsy
 @pytest.mark.parametrize(
     "text, told, status", [("def f(:", "SyntaxError", 1), ("raise KeyboardInterrupt", "KeyboardInterrupt", 130)]
 )
-def test_scripts_that_do_not_end_well(text, told, status, tmp_path, capsys):
+def test_scripts_that_do_not_end_well(text, told, status, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
     assert main(["run", str(written(tmp_path, text))]) == status
     shown = capsys.readouterr().err
     assert told in shown and "dynamo_lite" not in shown and "runpy" not in shown

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from sys import intern
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -83,6 +84,10 @@ class Codegen:
         ):
             self.asm.push_callable(lambda: self.asm.load_const(ref(value)))
             self.asm.call(0)
+        elif type(value) is str and _would_be_interned(value):
+            self.asm.load_const([value])
+            self.asm.load_const(0)
+            self.asm.binary_subscr()
         else:
             self.asm.load_const(value)
 
@@ -371,3 +376,9 @@ class Codegen:
 
 def _is_graph_value(vt: VariableTracker) -> bool:
     return not is_lazy(vt) and vt.source is None and getattr(vt, "proxy", None) is not None and not vt.is_rebuilt
+
+
+def _would_be_interned(text: str) -> bool:
+    """Whether a constant of a code object would be another string than this one: `intern_string_constants` of Objects/codeobject.c puts
+    interned strings in the place of those that look like names, and programs may ask which of two equal strings it is."""
+    return text.isascii() and text.replace("_", "a").isalnum() and intern(text) is not text

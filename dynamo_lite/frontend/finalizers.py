@@ -23,6 +23,7 @@ from dynamo_lite.guards.mirror import has_finalizer
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.lift import lift
 from dynamo_lite.isa.resume import HOLDER, PASSED, is_resumed, waiting_frames
+from dynamo_lite.isa.typeobject import dict_of, mro_of
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_lazy, real_object
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES
@@ -147,7 +148,7 @@ def is_called_back(tr: Trace, result: object) -> bool:
     drops it in another order. That the objects of waiting frames have no callback later is guarded."""
     if not tr.root.call.has_mortal_arguments or not is_resumed(tr.root.model.code):
         return False
-    mortal = [(vt, v) for vt, v in _owned(tr) if not _is_harmless(v) and _weakrefoffset(type(v))]
+    mortal = [(vt, v) for vt, v in _owned(tr) if _may_call_back(v)]
     if not mortal:
         return False
     kept = [result] if result is not None else held_at_break(tr)
@@ -160,6 +161,14 @@ def is_called_back(tr: Trace, result: object) -> bool:
         if id(vt) not in own:
             tr.guard(vt.source, ir.PYTHON, _has_no_callback)
     return False
+
+
+def _may_call_back(value: object) -> bool:
+    """Whether a callback of the program may be due for an object. Those of tensors are torch's, which keeps tables of them."""
+    cls = type(value)
+    if _is_harmless(value) or not _weakrefoffset(cls):
+        return False
+    return not any("__torch_function__" in dict_of(base) for base in mro_of(cls))
 
 
 def _has_no_callback(value: object) -> bool:

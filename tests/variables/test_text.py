@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.helpers.capturing import same, wrapped
+from tests.helpers.capturing import same, stop, wrapped
 from tests.helpers.differential import check_lines
 
 
@@ -213,3 +213,17 @@ def test_a_format_of_names_requires_a_mapping():
 def test_iterator_over_a_subclass_of_str():
     S = type("S", (str,), {})
     assert type(wrapped(lambda x: x.__iter__())(S("ab"))) is type(iter(S("ab")))
+
+
+@pytest.mark.parametrize("text", ["xyzpdq", "two words", "q"])
+def test_which_of_two_equal_texts_behind_a_break(text):
+    half = len(text) // 2
+
+    def program():
+        first = "xyzpdq"
+        built = text[:half] + text[half:]
+        literal = first[:3] + first[3:]
+        stop()
+        return built is text, literal is first, first is first, built, literal
+
+    same(program)

@@ -269,6 +269,8 @@ class ReversedVariable(IteratorVariable):
     def emit_new(self, cg: Codegen) -> None:
         if self.python_type() is not self.base:
             unsupported("reconstruct", f"a {self.python_type().__name__} object")
+        if self.seq is not None and is_heap_type(self.seq.python_type()):
+            unsupported("iterator-state", "reversed() of an object of the program, asked for its length again")
         cg.load_callable(_reversed_at)
         if self.seq is None:
             cg.load_const(() if self.base is reversed else [])
