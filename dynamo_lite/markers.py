@@ -196,11 +196,14 @@ class DimRange(NamedTuple):
 Dims = int | Iterable[int]
 
 
-def _dims(tensor: Any, index: Dims) -> tuple[int, ...]:
-    """The dimensions meant, counted from the front. Raises IndexError for one that the tensor does not have."""
+def _dims(tensor: Any, index: Dims | None) -> tuple[int, ...]:
+    """The dimensions meant, counted from the front; all of them for None. Raises IndexError for one that the tensor does not have,
+    TypeError for what is no tensor or no dimension."""
     if not callable(getattr(tensor, "dim", None)):
         refuse_value("mark of a dimension", tensor, "a tensor")
     n = tensor.dim()
+    if index is None:
+        return tuple(range(n))
     dims = (index,) if isinstance(index, int) else tuple(index)
     for dim in dims:
         if not isinstance(dim, int):
@@ -219,7 +222,7 @@ def _kept(tensor: object, attribute: str, make: Callable[[], T]) -> T:
     return value
 
 
-def _add_marks(tensor: object, attribute: str, index: Dims) -> None:
+def _add_marks(tensor: object, attribute: str, index: Dims | None) -> None:
     """Add `index` to the tensor's marked dimensions, and to those of tensors of the same rank inside a wrapper."""
     dims = _dims(tensor, index)
     marked: set[int] = _kept(tensor, attribute, set)
@@ -272,7 +275,7 @@ def mark_static(t: Any, index: Dims | None = None) -> Any:
     if isinstance(t, type):
         setattr(t, STATIC_CLASS, True)
         return t
-    _add_marks(t, STATIC, () if not hasattr(t, "dim") else range(t.dim()) if index is None else index)
+    _add_marks(t, STATIC, index)
     return None
 
 
