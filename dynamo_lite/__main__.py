@@ -284,7 +284,7 @@ def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
     try:
         yield "torch", importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
-        problems.append("torch is not installed")
+        problems.append("torch is not installed; needs dynamo-lite[torch], or the build of torch for your devices")
         return
     import torch
 
@@ -295,6 +295,12 @@ def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
         version, devices, state = describe(name)
         yield "backend", f"{name:26} {version:14} {devices:10} {state}".rstrip()
     compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+    for ability, module, extra in (("HTML reports", "jinja2", "report"), ("progress", "rich", "progress")):
+        installed = importlib.util.find_spec(module) is not None
+        yield (
+            ability,
+            f"{module} {importlib.metadata.version(module)}" if installed else f"no: needs dynamo-lite[{extra}]",
+        )
     yield "C++ compiler", compiler or "none: the backend inductor cannot compile for the CPU"
     yield "settings", repr(config)
     unknown = [
