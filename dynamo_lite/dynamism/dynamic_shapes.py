@@ -190,7 +190,7 @@ def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
         return True
     if tr.dynamic is False or not may_vary(tr, source) or tr.dynamic_hints.get((NUMBER, source.steps)) is FIXED:
         return False
-    if _is_dynamic_at_once(tr):
+    if _is_dynamic_at_once(tr) and is_data(source):
         return True
     hints = tr.dynamic_hints
     key = NUMBER, source.steps
@@ -225,7 +225,7 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
 def take_for_data(tr: Trace, source: GuardNode) -> None:
     """A number at this access path varies from the first compilation on, as the data of tensors does: a scalar of numpy's is rarely a
     setting of a program."""
-    if tr.dynamic is not False and config.automatic_dynamic_shapes and may_vary(tr, source):
+    if tr.dynamic is not False and config.automatic_dynamic_shapes and is_data(source) and may_vary(tr, source):
         tr.dynamic_hints.setdefault((NUMBER, source.steps), None)
 
 
@@ -260,9 +260,14 @@ STATIC_FLOAT = object()
 """In `tr.dynamic_hints`, in the place of a float that the backend needs as a constant."""
 
 
+def is_data(source: GuardNode) -> bool:
+    """Whether an argument, or a variable of a closure, leads to a value; not a global."""
+    return source.root.kind != ir.CONST
+
+
 def may_vary(tr: Trace, source: GuardNode) -> bool:
-    """Ints that are part of a program rather than its data are constants: attributes of modules, defaults, what no
-    argument leads to."""
+    """Numbers that are part of a program rather than its data are constants, also where they change: attributes of modules and
+    classes, defaults."""
     node: GuardNode | None = source
     modules = tr.graph.modules.nodes
     while node is not None:
@@ -276,4 +281,4 @@ def may_vary(tr: Trace, source: GuardNode) -> bool:
     return True
 
 
-_FIXED_KINDS = frozenset({ir.CONST, ir.FUNC_DEFAULTS, ir.FUNC_KWDEFAULTS, ir.TYPE_ATTR, ir.FUNC_CODE})
+_FIXED_KINDS = frozenset({ir.FUNC_DEFAULTS, ir.FUNC_KWDEFAULTS, ir.TYPE_ATTR, ir.FUNC_CODE})

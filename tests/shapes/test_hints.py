@@ -8,6 +8,7 @@ from dynamo_lite.dynamism.automatic_dynamic import hints_of, item_of, path_of, p
 from dynamo_lite.dynamism.dynamic_shapes import NUMBER
 from dynamo_lite.guards import ir
 from dynamo_lite.record import Function
+from dynamo_lite.testing import CompileCounter
 from tests.helpers.counting import graphs_per_call
 
 
@@ -156,3 +157,21 @@ def test_ints_are_symbolic_at_once_if_nothing_is_static_by_default():
                 assert graphs_per_call(f, calls, dynamic=dynamic) == [1] + [0] * (len(calls) - 1)
         with config.patch(assume_static_by_default=False):
             assert graphs_per_call(f, calls, dynamic=False) == [1] * len(calls)
+
+
+SETTINGS = {"scale": 0.5, "shift": 7}
+
+
+def test_numbers_to_which_a_global_leads():
+    """The learning rate of an optimiser is such a one, in a script. They are constants until they change, also with `dynamic=True`."""
+
+    def f(x):
+        return x * SETTINGS["scale"] + SETTINGS["shift"]
+
+    for dynamic in (None, True):
+        counter = CompileCounter()
+        compiled = dynamo_lite.compile(f, backend=counter, dynamic=dynamic)
+        for i in range(6):
+            SETTINGS.update(scale=0.5 + i, shift=7 + i)
+            assert torch.equal(compiled(torch.ones(3)), f(torch.ones(3)))
+        assert counter.frame_count == 2

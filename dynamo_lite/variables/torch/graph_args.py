@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.dynamism.dynamic_shapes import may_vary
+from dynamo_lite.dynamism.dynamic_shapes import is_data, may_vary
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core.arguments import MODELS, SCALAR_TYPES, Packing, packs
 from dynamo_lite.guards import ir
@@ -53,7 +53,7 @@ def is_fixed(packing: Packing, vt: TupleVariable) -> bool:
     return (
         type(real) is tuple
         and all(type(item) in ATOMIC_TYPES for item in real)
-        and not may_vary(packing.builder.tr, vt.source)
+        and not (is_data(vt.source) and may_vary(packing.builder.tr, vt.source))
     )
 
 
