@@ -55,7 +55,8 @@ def aot_autograd(
     **options: Any,
 ) -> Callable[..., Any]:
     """A backend whose forward and backward ATen graphs are compiled by the functions given, each `(gm, example_inputs)
-    -> callable`.
+    -> callable`. What they return is called with the inputs as `*args`; with one list of them, which it empties, if it has the attribute
+    `_boxed_call`.
 
     `bw_compiler` and `inference_compiler` default to `fw_compiler`. `options` are passed to AOTAutograd
     (`partition_fn`, `decompositions`, `keep_inference_input_mutations`).
@@ -68,9 +69,9 @@ def aot_autograd(
             lambda graph, fakes: aot.aot_module_simplified(
                 graph,
                 fakes,
-                fw_compiler=fw_compiler,
-                bw_compiler=bw_compiler or fw_compiler,
-                inference_compiler=inference_compiler or fw_compiler,
+                fw_compiler=_boxing(fw_compiler),
+                bw_compiler=_boxing(bw_compiler or fw_compiler),
+                inference_compiler=_boxing(inference_compiler or fw_compiler),
                 **options,
             ),
             gm,
@@ -79,6 +80,26 @@ def aot_autograd(
 
     setattr(backend, FLOATS, "tensors")
     return backend
+
+
+def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run` as AOTAutograd calls it: with one list, emptied so that it keeps nothing alive."""
+
+    def call(inputs: list[Any]) -> Any:
+        values = tuple(inputs)
+        inputs.clear()
+        return run(*values)
+
+    call._boxed_call = True
+    return call
+
+
+def _boxing(compiler: Callable[..., Any]) -> Callable[..., Any]:
+    def compile_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        compiled = compiler(gm, example_inputs)
+        return compiled if getattr(compiled, "_boxed_call", False) else boxed(compiled)
+
+    return compile_graph
 
 
 def load_compiler(name: str) -> ModuleType:

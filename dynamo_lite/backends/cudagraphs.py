@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.record import GRAPH_RECORD
 
-from .aot import FLOATS, aot_autograd
+from .aot import FLOATS, aot_autograd, boxed
 from .cuda_device import cuda_device
 from .difference import problem
 from .options import refuse_unknown
-from .parts import boxed, reason_of, refuse_gradients
+from .parts import reason_of, refuse_gradients
 from .requirements import Requirements
 from .tensor_copies import copy_of
 

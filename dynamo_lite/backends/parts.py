@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.messages import warn_user
 from dynamo_lite.record import GRAPH_RECORD
 
-from .aot import aot_autograd
+from .aot import aot_autograd, boxed
 from .difference import problem
 from .freezing import FROZEN, freeze
 from .options import refuse_unknown
@@ -109,18 +109,6 @@ def validator(name: str) -> Callable[..., None]:
 
 def refuse_gradients(graph: object, fakes: list[Any]) -> Any:
     raise NotImplementedError("gradients: this backend is for inference, under torch.no_grad()")
-
-
-def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run` as AOTAutograd calls it: with one list, emptied so that it keeps nothing alive."""
-
-    def call(inputs: list[Any]) -> Any:
-        values = tuple(inputs)
-        inputs.clear()
-        return run(*values)
-
-    call._boxed_call = True
-    return call
 
 
 class Split:

@@ -9,6 +9,8 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
+import dynamo_lite
+from dynamo_lite.backends.aot import STATIC_ADDRESS, aot_autograd
 from dynamo_lite.backends.registry import call_backend, lookup_backend
 from dynamo_lite.exc import BackendCompilerFailed
 
@@ -116,14 +118,20 @@ def test_parameters_are_static_addresses():
         seen.append(tuple(TracingContext.get().fw_metadata.static_input_indices))
         return gm.forward
 
-    from dynamo_lite.backends.aot import STATIC_ADDRESS, aot_autograd
-
     inputs = [torch.randn(3, 4), torch.nn.Parameter(torch.randn(5, 4)), torch.randn(5)]
     gm, mode = captured(linear_relu, inputs)
     gm.graph.find_nodes(op="placeholder")[2].meta[STATIC_ADDRESS] = True
     with tracing(TracingContext(mode)):
         aot_autograd(compiler)(gm, inputs)
     assert seen == [(1, 2)]
+
+
+def test_what_a_compiler_returns_may_take_its_inputs_one_by_one(recwarn):
+    backend = aot_autograd(lambda gm, example_inputs: gm.forward)
+    x = torch.ones(3, requires_grad=True)
+    dynamo_lite.compile(lambda x: x.sin().sum(), backend=backend)(x).backward()
+    torch.testing.assert_close(x.grad, torch.ones(3).cos())
+    assert not recwarn.list  # torch's about the form of calls
 
 
 def failing(gm, example_inputs):
