@@ -1,14 +1,20 @@
 """The package as installed and imported: lean, typed, layered."""
 
+import email
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 
 import pytest
 
 import dynamo_lite
 
 ROOT = pathlib.Path(dynamo_lite.__file__).parent
+CHECKOUT = pathlib.Path(__file__).parent.parent
 
 
 def python(script: str) -> str:
@@ -76,3 +82,71 @@ def test_imports_are_lean():
     added, heavy = python(script).split(" ", 1)
     assert heavy == "[]"
     assert int(added) < 20
+
+
+BUILD = "import os, sys; from setuptools import build_meta; os.chdir(sys.argv[2]); getattr(build_meta, sys.argv[1])(sys.argv[3])"
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """The sdist of this tree, and the wheel that is built of the sdist."""
+    folder = tmp_path_factory.mktemp("packages")
+    left_out = shutil.ignore_patterns(".*", "*.so", "*.egg-info", "__pycache__", "benchmarks", "build", "dist")
+    shutil.copytree(CHECKOUT, folder / "tree", ignore=left_out)
+    subprocess.run(
+        [sys.executable, "-c", BUILD, "build_sdist", folder / "tree", folder], check=True, capture_output=True
+    )
+    (sdist,) = folder.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    tree = folder / sdist.name.removesuffix(".tar.gz")
+    subprocess.run([sys.executable, "-c", BUILD, "build_wheel", tree, folder], check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    return sdist, wheel
+
+
+def test_files_of_the_packages(packages):
+    """The wheel has what runs, the sdist what a wheel is built of, and the documentation."""
+    sdist, wheel = packages
+    names = zipfile.ZipFile(wheel).namelist()
+    sources = {path.relative_to(CHECKOUT).as_posix() for path in ROOT.rglob("*.py")} | {"dynamo_lite_pytest.py"}
+    assert {name for name in names if name.endswith(".py")} == sources
+    assert [name for name in names if name.endswith((".c", ".h"))] == []
+    others = {name for name in names if "dist-info" not in name and not name.endswith((".py", ".so"))}
+    templates = {path.relative_to(CHECKOUT).as_posix() for path in ROOT.glob("report/templates/*")}
+    assert others == {"dynamo_lite/py.typed", "dynamo_lite/_eval_frame.pyi"} | templates
+    assert len([name for name in names if name.endswith(".so")]) == 1
+    with tarfile.open(sdist) as archive:
+        kept = {name.partition("/")[2] for name in archive.getnames()}
+    headers = {path.relative_to(CHECKOUT).as_posix() for path in ROOT.glob("csrc/*.h")}
+    assert headers | sources | {"LICENSE", "docs/quickstart.md", "examples/toy.py"} <= kept
+    assert not any(name.startswith("tests") for name in kept)
+
+
+def test_metadata_of_the_wheel(packages):
+    wheel = zipfile.ZipFile(packages[1])
+    (name,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+    metadata = email.message_from_bytes(wheel.read(name))
+    assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
+    assert (metadata["License-Expression"], metadata["Author"]) == ("MIT", "The dynamo_lite authors")
+    assert metadata["Version"] == dynamo_lite.__version__
+    minors = re.findall(r"Python :: 3\.(\d+)", "\n".join(metadata.get_all("Classifier")))
+    assert metadata["Requires-Python"] in (
+        f">=3.{minors[0]},<3.{int(minors[-1]) + 1}",
+        f"<3.{int(minors[-1]) + 1},>=3.{minors[0]}",
+    )
+    assert str(sys.version_info.minor) in minors
+
+
+def test_extras_are_those_that_are_named(packages):
+    """Every `dynamo-lite[EXTRA]` of messages and documentation exists, and `doctor` names all that are for users."""
+    wheel = zipfile.ZipFile(packages[1])
+    (name,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+    extras = set(email.message_from_bytes(wheel.read(name)).get_all("Provides-Extra"))
+
+    def named(paths):
+        return {extra for path in paths for extra in re.findall(r"dynamo-lite\[(\w+)\]", path.read_text())}
+
+    assert named([CHECKOUT / "README.md", *CHECKOUT.glob("docs/**/*.md")]) <= extras
+    for_users = extras - {"test", "lint", "demo", "bench"}
+    assert named(ROOT.rglob("*.py")) | {"progress", "report"} == for_users
