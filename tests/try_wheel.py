@@ -23,30 +23,26 @@ with config.patch(capture_pure_python=True, debug=True):
     fn = convert.Region(lambda gm, inputs: gm.forward).wrap(lambda items, k: {i: [k] * i for i in items})
     print(fn([1, 2], 3), [frame.skipped for frame in log.snapshot()])
 """
-"""(arguments of Python, status, a part of the output), where there is no torch."""
+
+TOY, TRAIN = (str(ROOT / "examples" / name) for name in ("toy.py", "train.py"))
+
+# (arguments of Python, status, a part of the output)
 ALWAYS = [
     (["-c", "import dynamo_lite; print(dynamo_lite.__file__)"], 0, "site-packages"),
     (["-m", "dynamo_lite", "--version"], 0, "dynamo_lite "),
     (["-m", "dynamo_lite", "explain", "DL001"], 0, "data-dependent branch"),
-    (
-        ["-m", "dynamo_lite", "check", str(ROOT / "examples" / "toy.py")],
-        1,
-        "1 graph break forecast in 1 of 1 functions",
-    ),
     (["-m", "pip", "check"], 0, "No broken requirements found"),
 ]
 WITHOUT_TORCH = [
     (["-m", "dynamo_lite", "doctor"], 1, "dynamo-lite[torch]"),
+    (["-m", "dynamo_lite", "check", TOY], 0, "torch is not installed here"),
     (["-c", PURE_PYTHON], 0, "{1: [3], 2: [3, 3]} [None]"),
 ]
 WITH_TORCH = [
     (["-m", "dynamo_lite", "doctor"], 0, "callables and inner frames"),
-    (
-        ["-m", "dynamo_lite", "run", "--coverage", str(ROOT / "examples" / "toy.py")],
-        0,
-        "captured 652 of 752 (86.7%) operators",
-    ),
-    (["-m", "dynamo_lite", "run", "--backend", "inductor", str(ROOT / "examples" / "train.py")], 0, "step 19  loss "),
+    (["-m", "dynamo_lite", "check", TOY], 1, "1 graph break forecast in 1 of 1 functions"),
+    (["-m", "dynamo_lite", "run", "--coverage", TOY], 0, "captured 652 of 752 (86.7%) operators"),
+    (["-m", "dynamo_lite", "run", "--backend", "inductor", TRAIN], 0, "step 19  loss "),
 ]
 
 
