@@ -55,27 +55,19 @@ def aot_autograd(
     **options: Any,
 ) -> Callable[..., Any]:
     """A backend whose forward and backward ATen graphs are compiled by the functions given, each `(gm, example_inputs)
-    -> callable`. What they return is called with the inputs as `*args`; with one list of them, which it empties, if it has the attribute
-    `_boxed_call`.
+    -> callable`. What they return takes the inputs as `*args`, or in one list, which it empties, if it has the attribute `_boxed_call`.
 
     `bw_compiler` and `inference_compiler` default to `fw_compiler`. `options` are passed to AOTAutograd
     (`partition_fn`, `decompositions`, `keep_inference_input_mutations`).
     """
 
-    def backend(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        aot = load_compiler("torch._functorch.aot_autograd")
+    given = {"fw_compiler": fw_compiler, "bw_compiler": bw_compiler, "inference_compiler": inference_compiler}
+    compilers = {name: lambda gm, fakes, one=one or fw_compiler: boxed(one(gm, fakes)) for name, one in given.items()}
 
+    def backend(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        simplified = load_compiler("torch._functorch.aot_autograd").aot_module_simplified
         return call_with_fakes(
-            lambda graph, fakes: aot.aot_module_simplified(
-                graph,
-                fakes,
-                fw_compiler=_boxing(fw_compiler),
-                bw_compiler=_boxing(bw_compiler or fw_compiler),
-                inference_compiler=_boxing(inference_compiler or fw_compiler),
-                **options,
-            ),
-            gm,
-            example_inputs,
+            lambda graph, fakes: simplified(graph, fakes, **compilers, **options), gm, example_inputs
         )
 
     setattr(backend, FLOATS, "tensors")
@@ -83,7 +75,9 @@ def aot_autograd(
 
 
 def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
-    """`run` as AOTAutograd calls it: with one list, emptied so that it keeps nothing alive."""
+    """`run` as AOTAutograd calls it: with one list, emptied so that it keeps nothing alive. What takes one already is returned."""
+    if getattr(run, "_boxed_call", False):
+        return run
 
     def call(inputs: list[Any]) -> Any:
         values = tuple(inputs)
@@ -92,14 +86,6 @@ def boxed(run: Callable[..., Any]) -> Callable[..., Any]:
 
     call._boxed_call = True
     return call
-
-
-def _boxing(compiler: Callable[..., Any]) -> Callable[..., Any]:
-    def compile_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        compiled = compiler(gm, example_inputs)
-        return compiled if getattr(compiled, "_boxed_call", False) else boxed(compiled)
-
-    return compile_graph
 
 
 def load_compiler(name: str) -> ModuleType:
