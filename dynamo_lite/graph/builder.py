@@ -265,6 +265,7 @@ class GraphBuilder:
             node = node.args[0]
         if not error.user_stack:
             error.user_stack = self.tr.thread.user_stack()
+        error.break_step = None  # that of the operator, which the next run comes to
         raise Restart(f"the graph ends before {node.name}: {error.context}", fact=EndGraphBefore(node.name, error))
 
     def part_gradients(self, rest: list[tuple[CodeType, dict[str, Any]]]) -> None:

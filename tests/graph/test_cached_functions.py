@@ -131,3 +131,16 @@ def test_alive_across_a_break():
     eager, compiled = program(body), dynamo_lite.compile(program(body), backend="eager")
     for _ in range(3):
         torch.testing.assert_close(compiled(torch.ones(3)), eager(torch.ones(3)))
+
+
+def test_a_size_as_the_argument_varies():
+    """A `torch.Size` of numbers that vary, as einops gives it to its cache."""
+    namespace = {"__name__": "program"}
+    exec(HEADER + "@functools.lru_cache\ndef halves(n, shape):\n    return [shape[0], shape[1] // n]\n", namespace)
+    exec("def f(x):\n    return x.reshape(halves(2, x.shape) + [2]) + 1", namespace)
+    backend = EagerAndRecordGraphs()
+    compiled = dynamo_lite.compile(namespace["f"], backend=backend)
+    for n in range(2, 12):
+        x = torch.ones(n, 4)
+        torch.testing.assert_close(compiled(x), x.reshape(n, 2, 2) + 1)
+    assert len(backend.graphs) == 2

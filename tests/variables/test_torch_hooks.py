@@ -82,6 +82,22 @@ def effect(a):
     return z.sum()
 
 
+def effect_used_afterwards(a):
+    y = (a + 1) * 2
+    y.register_hook(lambda g: seen.append(g.sum().item()))
+    return (y.sin() * y).sum()
+
+
+def raises(a):
+    def hook(g):
+        if g.isnan().any():
+            raise ValueError
+
+    y = (a + 1) * 2
+    y.register_hook(hook)
+    return (y.sin() * y).sum()
+
+
 def variable_stored_later(a):
     factor = 2
     y = a * 2
@@ -107,7 +123,7 @@ def retained(a):
 
 
 WHOLE = [on_result, used_before, two, removed, on_input, order_on_input, accumulated, gradient_inside]
-SPLIT = [no_gradient, effect, variable_stored_later, input_changed, retained]
+SPLIT = [no_gradient, effect, effect_used_afterwards, raises, variable_stored_later, input_changed, retained]
 
 
 def outcome(fn):
@@ -131,6 +147,14 @@ def test_as_in_eager(fn, backend):
     compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=fn in WHOLE)
     assert same(outcome(fn), outcome(compiled), tol=1e-5)
     assert counter.frame_count == 1 or fn in SPLIT
+
+
+@pytest.mark.parametrize("fn", [effect_used_afterwards, raises])
+def test_the_graph_ends_at_the_registration(fn):
+    """What uses the value only comes after it: both parts are captured."""
+    counter = CompileCounterWithBackend("eager")
+    assert same(outcome(fn), outcome(dynamo_lite.compile(fn, backend=counter)), tol=1e-5)
+    assert (counter.frame_count, counter.op_count) == (2, 5)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -103,9 +103,10 @@ def _argument_key(tx: Frame, args: list[VariableTracker], kwargs: dict[str, Vari
 def _item_key(tx: Frame, v: VariableTracker) -> Any:
     if v.is_symbolic or (tx.tr.effects.cached and tx.tr.effects.comes_from_cache(v) is not None):
         return v
-    if isinstance(v, TupleVariable) and v.python_type() is tuple:
-        return tuple([_item_key(tx, item) for item in v.items])
-    return (v.python_type(), key_of(tx, v))
+    cls = v.python_type()
+    if isinstance(v, TupleVariable) and (cls.__hash__, cls.__eq__) == (tuple.__hash__, tuple.__eq__):
+        return (cls, *[_item_key(tx, item) for item in v.items])
+    return (cls, key_of(tx, v))
 
 
 class CachedResult:

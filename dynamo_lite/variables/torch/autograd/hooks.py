@@ -105,6 +105,7 @@ class FollowedHandleVariable(HookHandleVariable):
     """The handle of a hook that only a backward pass in the traced code can call. `node` is that of the tensor."""
 
     error: Unsupported
+    is_used = False  # by an operator before the registration
 
     def remove(self, tx: Frame) -> None:
         self.removed = True
@@ -113,6 +114,8 @@ class FollowedHandleVariable(HookHandleVariable):
         """A gradient from outside of the graph will reach the tensor: the hook has to be registered outside as well."""
         if not self.removed:
             self.error.break_step = self.step
+            if not self.is_used:
+                raise self.error
             leave_before(self.tr, self.tensor, self.error)
 
 
@@ -233,6 +236,7 @@ def _to_be_followed(tx: Frame, tensor: TensorVariable, hook: VariableTracker, er
     handle.number = next_number(tx)
     handle.tr, handle.error = tx.tr, error
     handle.node = tx.tr.graph.node(tensor.proxy)
+    handle.is_used = bool(handle.node.users)
     tx.tr.graph.passes.backward.tensor_hooks.setdefault(handle.node, []).append(handle)
     return handle
 
