@@ -21,6 +21,11 @@ ONE_GRAPH = {
     "operand of a write": "torch.zeros(3).add_(max(a, b))",
     "copies": "max(a, b).clone(), max(a, b).to(torch.float64)",
     "requires_grad": "max(a, b).requires_grad",
+    "a number": "max(a * 1.5, 0) + b * 1.5",
+    "a number, returned": "max(a, 2), min(2, b), max(a, b, 1)",
+    "a number as divisor": "torch.ones(3) / max(1, a), torch.ones(3) > min(b, 7)",
+    "arithmetic of what may be a number": "torch.ones(3) * (1 / max(a, 3) - 1)",
+    "between numbers": "torch.ones(3) * max(min(a, 2), 0)",
 }
 OTHERS = {
     "write": "(lambda m: (m.add_(1), a, b))(max(a, b))",
@@ -37,7 +42,13 @@ OTHERS = {
     "data_ptr": "min(a, b).data_ptr() == a.data_ptr()",
     "in": "a in [min(a, b)]",
     "attribute": "setattr(min(a, b), 'foo', 1), hasattr(a, 'foo')",
-    "a number": "max(a, 0.5) + 1",
+    "is a tensor": "isinstance(max(a, 1), torch.Tensor), type(min(1, b)) is int",
+    "other operators": "-max(a, 1), min(b, 2) ** 2, bool(max(a, 1)), torch.ones(2) ** max(a, 1)",
+    "no number": "1 / max(a * 0, 0)",
+    "a number of more digits": "torch.ones(2, dtype=torch.float64) * max(a, 0.1)",
+    "a number with a gradient": "max(a, 1) * 2",
+    "a number written to": "(lambda m: (a.add_(10), m * torch.ones(2)))(min(a, 2))",
+    "a number behind a break": "(lambda m: (torch._dynamo.graph_break(), m + b))(min(a, 2))",
     "leaf": "min(a, b).is_leaf, min(a, b).grad_fn is None",
     "break": "(lambda m: (torch._dynamo.graph_break(), m + 1))(min(a, b))",
 }

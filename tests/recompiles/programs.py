@@ -1945,6 +1945,22 @@ def tensor_clipped_by_builtins():
     return with_sizes(f)
 
 
+@program
+def smallest_of_a_tensor_and_a_number():
+    return with_sizes(lambda x: x / max(1, x.mean()) - min(x.sum(), 50.0))
+
+
+@program
+def scale_of_a_tensor_or_a_number():
+    return with_sizes(lambda x: x * max(min(x.mean(), 2.0), 1) / (max(x.abs().max(), 1e-8) / 127))
+
+
+@program
+def larger_of_tensors_with_gradients():
+    weight = rows(4).requires_grad_()
+    return with_sizes(lambda x: max((x * weight).sum(), (x - weight).sum()) * 2)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # The same mechanisms in other programs.
 
@@ -2087,6 +2103,32 @@ def directory_changed_inside():
         return x - 1
 
     return with_sizes(f)
+
+
+@program
+def hook_that_raises():
+    def hook(grad):
+        if grad.isnan().any():
+            raise ValueError
+
+    weight = rows(4).requires_grad_()
+
+    def f(x):
+        y = x * weight
+        y.register_hook(hook)
+        return y * 2 + 1
+
+    return with_sizes(f)
+
+
+@program
+def cached_function_of_a_shape():
+    return with_sizes(lambda x: x.reshape(_halves(2, x.shape)) + 1)
+
+
+@functools.lru_cache
+def _halves(n, shape):
+    return [shape[0], shape[1] // n, n]
 
 
 @program

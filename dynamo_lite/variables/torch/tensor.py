@@ -330,7 +330,7 @@ def torchs_slots(vt: TensorVariable) -> type[TensorVariable]:
 
 def is_operand(vt: VariableTracker) -> bool:
     """Whether a tensor operator accepts an object as its other operand: tensors and numbers. The methods of other objects are asked."""
-    if isinstance(vt, TensorVariable):
+    if isinstance(vt, TensorVariable) or vt.is_one_of_several:
         return True
     return issubclass(vt.python_type(), _NUMBERS)
 
