@@ -135,10 +135,11 @@ _LEAVING = frozenset({Op.RETURN_VALUE, Op.YIELD_VALUE, Op.RERAISE})
 
 
 def side_that_goes_on(lifted: Lifted, index: int) -> bool | None:
-    """With which truth of what the instruction makes, a TO_BOOL or a call, the branch that follows does not raise; None: with both, or
-    with neither, or there is no branch. (A call may give the truth to something else than the branch: that is only a worse guess.)"""
+    """With which truth of what the instruction makes, a TO_BOOL, a comparison or a call, the branch that follows does not raise; None: with
+    both, or with neither, or there is no branch. (A call may give the truth to something else than the branch: that is only a worse
+    guess.)"""
     instrs, i = lifted.instrs, index
-    if instrs[i].op is Op.CALL:
+    if instrs[i].op in (Op.CALL, Op.COMPARE):
         i += 1
     elif instrs[i].op is not Op.TO_BOOL:
         return None
@@ -149,6 +150,15 @@ def side_that_goes_on(lifted: Lifted, index: int) -> bool | None:
         return None
     jumps, falls = only_raises(lifted, jump.target), only_raises(lifted, i + 1)
     return None if jumps is falls else jump.arg is not jumps
+
+
+def leads_to_checked_comparison(lifted: Lifted, index: int) -> bool:
+    """Whether the first branch behind `index` follows a comparison, and one of its sides only raises."""
+    while _successors(lifted, index) == [index + 1]:
+        index += 1
+        if lifted.instrs[index].op is Op.COMPARE and side_that_goes_on(lifted, index) is not None:
+            return True
+    return False
 
 
 def live_slots(lifted: Lifted, index: int) -> frozenset[int]:

@@ -56,6 +56,70 @@ def test_the_exception_is_the_programs(backend):
     same_as_eager(validated, lambda x: [x, []], (GOOD, BAD, LARGE, GOOD), backend, fullgraph=True)
 
 
+def compared(x, limit):
+    most = x.max().item()
+    if most > limit:
+        raise ValueError("too large", most)
+    if x[0].item() == -1.0:
+        raise IndexError(x)
+    return x * 2
+
+
+def alike(x, y):
+    if not torch.equal(x, y):
+        raise ValueError("differs")
+    return x * 2
+
+
+def close(x, y):
+    if not torch.allclose(x, y, atol=0.5):
+        raise ValueError("differs")
+    if x.allclose(y + 30, rtol=0):
+        raise ValueError("alike")
+    return x * 2
+
+
+def positions(x, table):
+    ids = x.int()
+    if ids.max().item() >= table.shape[0] or ids.min().item() < 0:
+        raise IndexError("no such row")
+    return table[ids]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "fn, other", [(compared, 10), (alike, GOOD.clone()), (close, GOOD + 0.1), (positions, torch.arange(4.0))]
+)
+def test_comparisons_of_numbers_and_tensors(fn, other, backend):
+    other_of = lambda x: [x, other.clone() if isinstance(other, torch.Tensor) else other]  # noqa: E731
+    same_as_eager(fn, other_of, (GOOD, BAD, LARGE, GOOD), backend, fullgraph=True)
+
+
+def test_comparison_on_the_limit():
+    """A number is compared as Python compares it: 0.1 is more than the nearest number of 32 bits, 2**24 + 1 is none."""
+
+    def fn(x, least):
+        if x.sum().item() < least:
+            raise ValueError
+        return x + 1
+
+    for least in (torch.tensor(0.1).item(), 0.1, 16777216, 16777217):
+        for value in (0.1, 16777216.0):
+            same_as_eager(fn, lambda x, value=value, least=least: [torch.tensor([value]), least])
+
+
+@pytest.mark.parametrize(
+    "use", ["m + 1", "[m]", "str(m)", "bool(m)", "m if m > 1 else 0", "hash(m)", "int(m)", "(m > 1, m)"]
+)
+def test_a_number_that_is_used_breaks_where_it_is_read(use):
+    namespace = {}
+    exec(
+        f"def fn(x):\n    m = x.max().item()\n    if m > 10:\n        raise ValueError(m)\n    return x * 2, {use}",
+        namespace,
+    )
+    same_as_eager(namespace["fn"], lambda x: [x], (GOOD, BAD, LARGE, GOOD), graphs=2)
+
+
 def test_with_symbolic_sizes():
     same_as_eager(validated, lambda x: [x, []], (GOOD, BAD, torch.ones(5), -torch.ones(5)), dynamic=True)
 

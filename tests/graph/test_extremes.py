@@ -44,6 +44,8 @@ OTHERS = {
     "attribute": "setattr(min(a, b), 'foo', 1), hasattr(a, 'foo')",
     "is a tensor": "isinstance(max(a, 1), torch.Tensor), type(min(1, b)) is int",
     "other operators": "-max(a, 1), min(b, 2) ** 2, bool(max(a, 1)), torch.ones(2) ** max(a, 1)",
+    "a number's truth": "bool(max(a, 0) * 1), 5 if min(b, 0) else 6",
+    "a number's text": "str(max(a, 0)), [1, 2][max(a, 1) == 7]",
     "no number": "1 / max(a * 0, 0)",
     "a number of more digits": "torch.ones(2, dtype=torch.float64) * max(a, 0.1)",
     "a number with a gradient": "max(a, 1) * 2",

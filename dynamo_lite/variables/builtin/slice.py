@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, is_true, richcompare, type_name
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, index, is_true, richcompare, type_name
 from dynamo_lite.variables.protocol.base import Child, VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import (
     NONE,
@@ -278,7 +278,8 @@ def build_range(tr: Trace, value: range, source: GuardNode | None) -> RangeVaria
 
 @constructor(range)
 def new_range(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
-    parts = [arg if _varies(arg) and i < 2 else ConstantVariable(host_index(tx, arg)) for i, arg in enumerate(args)]
+    bounds = [arg if _varies(arg) else index(tx, arg) for arg in args]  # numpy's ints may vary, too
+    parts = [arg if _varies(arg) and i < 2 else ConstantVariable(host_index(tx, arg)) for i, arg in enumerate(bounds)]
     if len(parts) == 1:
         parts.insert(0, ConstantVariable(0))
     if len(parts) == 2:

@@ -185,7 +185,7 @@ def _binary_op1(tx: Frame, slot: str, v: VariableTracker, w: VariableTracker) ->
     """`binary_op1` of abstract.c: the right operand's slot first if its type is a proper subclass of the left one's."""
     slot_v = getattr(v, slot)
     slot_w = getattr(w, slot)
-    if v.type_varies or w.type_varies:
+    if v.type_varies | w.type_varies:  # both: a lazy value becomes what it is
         return (slot_v if v.type_varies else slot_w)(tx, v, w)
     if slot_w is not None and v.python_type() is w.python_type():
         slot_w = None if slot_v is not None else slot_w
@@ -249,7 +249,7 @@ def richcompare(tx: Frame, v: VariableTracker, w: VariableTracker, op: str) -> V
     """`PyObject_RichCompare`: subclass-first reflected rule, identity as the last resort for == and !=."""
     if _atomic(v) and _atomic(w):
         return fold(tx, COMPARE_OPS[op], [v, w], {})
-    if v.type_varies or w.type_varies:
+    if v.type_varies | w.type_varies:  # both: a lazy value becomes what it is
         return v.tp_richcompare(tx, w, op) if v.type_varies else w.tp_richcompare(tx, v, SWAPPED_COMPARE[op])
     tried_reflected = False
     type_v, type_w = v.python_type(), w.python_type()

@@ -29,6 +29,7 @@ from dynamo_lite.variables.builtin.iter import (
 )
 from dynamo_lite.variables.builtin.list import ListVariable, iterate, sorted_items
 from dynamo_lite.variables.builtin.number import LONG_TEXT
+from dynamo_lite.variables.builtin.slice import RangeVariable
 from dynamo_lite.variables.builtin.text import format_object
 from dynamo_lite.variables.objects import namespace, weakref  # noqa: F401  (they register what they model)
 from dynamo_lite.variables.objects.subclass import NATIVE_MODELS, NATIVES
@@ -143,11 +144,27 @@ def builtin_sum(tx: Frame, iterable: VariableTracker, /, start: VariableTracker 
     for kind, name, hint in ((str, "strings", "''.join(seq)"), (bytes, "bytes", "b''.join(seq)")):
         if start is not None and issubclass(start.python_type(), kind):
             return tx.raises(TypeError, f"sum() can't sum {name} [use {hint} instead]")
-    iterator = get_iter(tx, iterable)
     total = ConstantVariable(0) if start is None else start
+    if isinstance(iterable, RangeVariable) and iterable.varies and start is None:
+        known = _sum_of_range(tx, iterable)
+        if known is not None:
+            return known
+    iterator = get_iter(tx, iterable)
     while (item := iter_next(tx, iterator)) is not None:
         total = binary_op(tx, operator.add, total, item)
     return total
+
+
+def _sum_of_range(tx: Frame, numbers: RangeVariable) -> VariableTracker | None:
+    """The sum of a range whose bounds vary, as a number that varies; None for a step that is not one."""
+    start, stop, step = numbers.parts
+    if not step.is_python_constant() or step.as_python_constant() != 1:
+        return None
+    if not is_true(tx, richcompare(tx, start, stop, "<")):
+        return ConstantVariable(0)
+    ends = binary_op(tx, operator.add, start, binary_op(tx, operator.sub, stop, ConstantVariable(1)))
+    length = binary_op(tx, operator.sub, stop, start)
+    return binary_op(tx, operator.floordiv, binary_op(tx, operator.mul, ends, length), ConstantVariable(2))
 
 
 @builtin(sorted)

@@ -1,6 +1,7 @@
 """Branches on tensor data where one side only raises.
 
-Input: a frame and a tensor whose truth it asks for. Output: the truth with which the frame does not raise, which the graph then checks.
+Input: a frame and a tensor whose truth it asks for, or whose only element it compares with a number. Output: the truth with which the
+frame does not raise, which the graph then checks.
 Invariant: the graph tests the assumption before anything of the program has happened (`graph.passes.checks`), so it does not matter
 whether the program would catch the exception, or what it does before it raises. That a branch is a check is a guess about the usual run
 of the program; a wrong guess costs time, never the result.
@@ -8,12 +9,13 @@ of the program; a wrong guess costs time, never the result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.isa.flow import side_that_goes_on
+from dynamo_lite.isa.flow import leads_to_checked_comparison, side_that_goes_on
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
@@ -34,14 +36,82 @@ def checked_truth(
     return ConstantVariable(expected)
 
 
-def check(tx: Frame, vt: VariableTracker, expected: bool, slug: str, context: str | None = None) -> None:
-    """Have the graph check the truth of a tensor. Raises `Unsupported` where it can't."""
+def check(
+    tx: Frame,
+    vt: VariableTracker,
+    expected: bool,
+    slug: str,
+    context: str | None = None,
+    saved: Unsupported | None = None,
+) -> None:
+    """Have the graph check the truth of a tensor. Raises `Unsupported`, or the break that this saves, where it can't."""
     tr = tx.tr
-    saved = Unsupported(slug, context or vt.describe())
     place = _place(tx)
+    saved = saved or Unsupported(slug, context or vt.describe()).at(tr.thread.failing_step(), tr.thread.user_stack())
     if tr.overrides is not None or vt.cls not in _PLAIN or not tr.graph.passes.checks.accepts(vt.proxy, place):
         raise saved
-    tr.graph.passes.checks.add(tx, vt, expected, place, saved.at(tr.thread.failing_step(), tr.thread.user_stack()))
+    tr.graph.passes.checks.add(tx, vt, expected, place, saved)
+
+
+class DataDependentVariable(VariableTracker):
+    """An object whose class, or value, only data know: whatever asks for it breaks the graph, where a subclass has no other answer."""
+
+    source = None
+    type_varies = True
+
+    def refuse(self, *args: object) -> NoReturn:
+        raise NotImplementedError(type(self).__name__)
+
+    def python_type(self) -> type:
+        self.refuse()
+
+
+def _refused(self: DataDependentVariable, *args: object) -> NoReturn:
+    self.refuse()
+
+
+for _slot in vars(VariableTracker):
+    if _slot.startswith(("tp_", "nb_", "sq_", "mp_")):
+        setattr(DataDependentVariable, _slot, _refused)
+
+
+class ItemVariable(DataDependentVariable):
+    """The only element of a tensor as a number that the program only compares in checks. `error`: the break where it got the number, which
+    anything else needs."""
+
+    def __init__(self, tensor: VariableTracker, error: Unsupported) -> None:
+        self.tensor, self.error = tensor, error
+
+    def refuse(self, *args: object) -> NoReturn:
+        raise self.error
+
+    emit_new = refuse
+
+    def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
+        expected = side_that_goes_on(tx.lifted, tx.cur)
+        if expected is None or not self._is_exact(other):
+            self.refuse()
+        tensor = self.tensor
+        if tensor.proxy.meta.dtype.is_floating_point:
+            tensor = tx.tr.graph.call(tx, "call_method", "double", [tensor])
+        flag = tx.tr.graph.call(tx, "call_function", COMPARE_OPS[op], [tensor, other])
+        check(tx, flag, expected, self.error.slug, saved=self.error)
+        return ConstantVariable(expected)
+
+    def _is_exact(self, other: VariableTracker) -> bool:
+        """Whether a tensor compares with this number as a number does."""
+        if self.tensor.proxy.meta.dtype.is_floating_point:
+            number = other.value if isinstance(other, ConstantVariable) else None
+            return type(number) is float or (type(number) is int and abs(number) <= 2**53)
+        return not other.type_varies and other.python_type() is int
+
+
+def compared_item(tx: Frame, tensor: VariableTracker, error: Unsupported) -> VariableTracker:
+    """What `Tensor.item()` returns if checks may be all that the frame needs it for. Raises the error otherwise."""
+    dtype = tensor.proxy.meta.dtype
+    if dtype.is_complex or not leads_to_checked_comparison(tx.lifted, tx.cur):
+        raise error
+    return ItemVariable(tensor, error.at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack()))
 
 
 CALLERS = 4

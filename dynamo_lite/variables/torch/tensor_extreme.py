@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
@@ -24,6 +24,7 @@ from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, rich
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
+from .data_checks import DataDependentVariable
 from .numpy.arrays import families, with_views
 from .tensor import FOREIGN_OPERANDS, TensorVariable, is_operand, set_operators
 
@@ -73,13 +74,12 @@ class ChosenVariable(TensorVariable):
         cg.asm.call(3)
 
 
-class ChosenNumberVariable(VariableTracker):
+class ChosenNumberVariable(DataDependentVariable):
     """A tensor or a number: `one` if `flag` is true, else `other`; one of them may be such a choice in turn. `made` is the value as a
     tensor, `numbers` are those that it may be."""
 
-    is_one_of_several = type_varies = True
+    is_one_of_several = True
     is_rebuilt = True
-    source = None
 
     def __init__(
         self, made: TensorVariable, flag: TensorVariable, one: VariableTracker, other: VariableTracker
@@ -88,8 +88,8 @@ class ChosenNumberVariable(VariableTracker):
         self.proxy = made.proxy
         self.numbers = [number for part in (one, other) for number in _numbers(part)]
 
-    def python_type(self) -> type:
-        return unsupported("data-dependent-branch", self.describe())
+    def refuse(self, *args: object) -> NoReturn:
+        unsupported("data-dependent-branch", self.describe())
 
     def describe(self) -> str:
         return f"a tensor or a number: {self.proxy.meta}"
@@ -225,7 +225,7 @@ def _operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker
     """Arithmetic of a tensor or a number with what may be a number."""
     chosen = next(vt for vt in args if isinstance(vt, ChosenNumberVariable))
     if function not in _OPERATORS:
-        return unsupported("data-dependent-branch", chosen.describe())
+        chosen.refuse()
     other = args[0] if args[1] is chosen else args[1]
     if isinstance(other, TensorVariable) and _agrees(chosen, other):
         return tx.tr.graph.call(tx, "call_function", function, list(map(_value, args)))
@@ -237,7 +237,7 @@ def _operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker
             model = _model(tx, one, two)
             if model is not None:
                 return _choice(tx, model, chosen.flag, one, two)
-    return unsupported("data-dependent-branch", chosen.describe())
+    return chosen.refuse()
 
 
 def _are_alike(tx: Frame, *tensors: TensorVariable) -> bool:

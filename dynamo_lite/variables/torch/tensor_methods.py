@@ -16,18 +16,20 @@ import torch
 
 from dynamo_lite import markers
 from dynamo_lite.config import config
-from dynamo_lite.exc import unsupported
+from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.inputs.buffers import ask, input_number, number_of
 from dynamo_lite.guards import ir
+from dynamo_lite.isa.flow import side_that_goes_on
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.text import object_format
 from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.abstract import equal
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, method, refuse
 from dynamo_lite.variables.protocol.native import atom_value, host_int, run
 
-from .data_checks import checked_truth
+from .data_checks import checked_truth, compared_item
 from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape, torchs_slots
 
 if TYPE_CHECKING:
@@ -192,8 +194,40 @@ def tensor_item(tx: Frame, self: TensorVariable) -> VariableTracker:
         ask(tx.tr.graph, [self.proxy])
         if self.proxy.meta.dtype is torch.bool:
             return checked_truth(tx, self, "data-dependent-operator", "Tensor.item()")
-        return unsupported("data-dependent-operator", "Tensor.item()")
+        return compared_item(tx, self, Unsupported("data-dependent-operator", "Tensor.item()"))
     return tx.tr.graph.call(tx, "call_method", "item", [self])
+
+
+def _compared(name: str) -> Callable[..., VariableTracker]:
+    """`equal` and `allclose` of tensors where one side of the branch behind them only raises."""
+
+    def handler(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        expected = side_that_goes_on(tx.lifted, tx.cur)
+        if name == "equal":  # of tensors in the same memory that have NaN it may be true: so what differs is no check
+            possible = expected is True and not kwargs and len(args) == 2 and _have_one_form(tx, *args)
+        else:
+            possible = expected is not None
+        if not possible or config.capture_scalar_outputs:
+            return tx.tr.graph.call(tx, "call_function", getattr(torch, name), list(args), kwargs)
+        function = torch.eq if name == "equal" else torch.isclose
+        elements = tx.tr.graph.call(tx, "call_function", function, list(args), kwargs)
+        flag = tx.tr.graph.call(tx, "call_function", torch.all, [elements])
+        return checked_truth(tx, flag, "data-dependent-operator", name)
+
+    return handler
+
+
+def _have_one_form(tx: Frame, a: VariableTracker, b: VariableTracker) -> bool:
+    """Whether two tensors have one dtype, device and shape."""
+    if not (isinstance(a, TensorVariable) and isinstance(b, TensorVariable)):
+        return False
+    one, other = a.proxy.meta, b.proxy.meta
+    alike = (one.dtype, one.device, one.ndim) == (other.dtype, other.device, other.ndim)
+    return alike and all(equal(tx, dimension(a, i), dimension(b, i)) for i in range(one.ndim))
+
+
+for _name in ("equal", "allclose"):
+    HANDLERS[getattr(T, _name)] = HANDLERS[getattr(torch, _name)] = _compared(_name)
 
 
 @method(T.tolist)
@@ -236,7 +270,7 @@ HANDLERS[torch.is_nonzero] = HANDLERS[T.is_nonzero]
 
 
 _REFUSED = {
-    "data-dependent-operator": "__complex__ equal allclose",
+    "data-dependent-operator": "__complex__",
     # The number of elements that a sparse tensor stores is data; a fake one stores none.
     "dynamic-shape-operator": "_nnz _values _indices values indices crow_indices col_indices ccol_indices row_indices",
     "numpy": "__array__ __array_wrap__",

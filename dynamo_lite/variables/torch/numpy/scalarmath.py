@@ -24,7 +24,7 @@ from dynamo_lite.graph.core.varying_floats import present
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.function import MethodVariable
-from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, is_true, richcompare
+from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, get_attr, is_true, richcompare
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
 from dynamo_lite.variables.protocol.dispatch import CONSTRUCTORS
@@ -331,6 +331,9 @@ def new_scalar(tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs
         found = call_on_numbers(tx, real.__name__, real, list(args), {})
         if found is not None:
             return found
+    if len(args) == 1 and not kwargs and getattr(args[0], "proxy", None) is not None:
+        if issubclass(args[0].python_type(), numpy.generic) and not issubclass(real, numpy.character):
+            return tx.call(get_attr(tx, args[0], "astype"), [cls])  # what an array of the graph has as a number
     trackers, named = all_constants(args, kwargs)
     if not is_constant(*trackers, *named.values()):
         return unsupported("numpy", f"{real.__name__}() of what is no number")
