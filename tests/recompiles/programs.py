@@ -1923,6 +1923,22 @@ def array_as_positions():
     return with_numbers(lambda x, i: x[i] * 2, *[np.arange(n) for n in NUMBERS])
 
 
+@program
+def sum_of_a_range():
+    return with_numbers(lambda x, n: x * sum(range(n, 2 * n)))
+
+
+@program
+def sum_of_a_range_of_a_numpy_int():
+    return with_numbers(lambda x, n: x * sum(range(np.int64(n))))
+
+
+@program
+def numpy_number_of_a_maximum():
+    arrays = [np.arange(4.0 * n) for n in NUMBERS]
+    return with_numbers(lambda x, a: x * np.float32(a.max()), *arrays)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Data that decides which tensor it is.
 
@@ -2103,6 +2119,49 @@ def directory_changed_inside():
         return x - 1
 
     return with_sizes(f)
+
+
+@program
+def module_with_a_legacy_backward_hook():
+    module, seen = nn.Linear(4, 4), []
+    of_module(module)
+    module.register_backward_hook(lambda module, grad_in, grad_out: seen.append(len(grad_out)))
+    return (lambda x: module(x) * 2), [(rows(n, 4),) for n in NUMBERS]
+
+
+@program
+def packed_sequence():
+    module = nn.GRU(4, 3, batch_first=True)
+    of_module(module)
+
+    def f(x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x * 2, lengths, batch_first=True)
+        result, _ = nn.utils.rnn.pad_packed_sequence(module(packed)[0], batch_first=True)
+        return result + 1
+
+    return f, [(rows(2, n, 4), torch.tensor([n, n - 1])) for n in NUMBERS]
+
+
+@program
+def attention_on_a_jagged_tensor():
+    def f(values, offsets):
+        jagged = torch.nested.nested_tensor_from_jagged(values, offsets, min_seqlen=1, max_seqlen=12)
+        heads = jagged.unflatten(-1, [2, 2]).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(heads, heads, heads).values()
+
+    return f, [(rows(n, 4), torch.tensor([0, 2, n])) for n in range(3, 12)]
+
+
+@program
+def checks_of_data():
+    def f(x, table):
+        if x.max().item() >= 1e6:
+            raise ValueError("too large")
+        if not torch.equal(x, x.abs()):
+            raise ValueError("negative")
+        return table[: x.size(0)] * x
+
+    return f, [(rows(n, 4), rows(20, 4)) for n in NUMBERS]
 
 
 @program
