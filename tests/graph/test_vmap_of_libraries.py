@@ -7,7 +7,8 @@ from torch._functorch import vmap as torch_vmap
 from torch._functorch.vmap import _add_batch_dim, _maybe_remove_batch_dim
 from torch.utils import _pytree as pytree
 
-from dynamo_lite.testing import run_both
+import dynamo_lite
+from dynamo_lite.testing import CompileCounter, run_both, same
 from tests.helpers.against_eager import check
 
 
@@ -43,10 +44,10 @@ def is_rows(value):
 def process(in_dims, args, func):
     flat, spec = pytree.tree_flatten(args, is_leaf=is_rows)
     dims = pytree._broadcast_to_and_flatten(in_dims, spec)
-    sizes = {(a.batch_size if is_rows(a) else a.shape)[d] for a, d in zip(flat, dims, strict=True) if d is not None}
-    if len(sizes) != 1:
+    sizes = [(a.batch_size if is_rows(a) else a.shape)[d] for a, d in zip(flat, dims, strict=True) if d is not None]
+    if any(size != sizes[0] for size in sizes):
         raise ValueError("vmap over other sizes")
-    return sizes.pop(), dims, flat, spec
+    return sizes[0], dims, flat, spec
 
 
 def create(dims, flat, level, spec):
@@ -112,6 +113,17 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_one_graph(name):
     check(PROGRAMS[name], (X.clone().requires_grad_(),))
+
+
+@pytest.mark.parametrize("name", ["an item", "a result", "a new one", "with a tensor", "only tensors"])
+def test_sizes_that_vary(name):
+    fn = PROGRAMS[name]
+    backend = CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for n in (3, 4, 5, 6):
+        a = torch.arange(3.0 * n).reshape(n, 3)
+        assert same(pytree.tree_leaves(compiled(a)), pytree.tree_leaves(fn(a)))
+    assert backend.frame_count == 2
 
 
 def test_one_from_outside():

@@ -27,7 +27,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.torch.body import CapturedBody, follow
 from dynamo_lite.variables.torch.functions import FOLLOWED
-from dynamo_lite.variables.torch.tensor import TensorVariable
+from dynamo_lite.variables.torch.tensor import TensorVariable, dimension
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -51,7 +51,7 @@ def is_replaced() -> bool:
 class Level:
     """One vmap: the tensors that get a batch dimension, the tensors that lose it, and the results of the node, once there is one."""
 
-    def __init__(self, body: Body, batch_size: int) -> None:
+    def __init__(self, body: Body, batch_size: VariableTracker) -> None:
         self.body = body
         self.batch_size = batch_size
         self.added: list[tuple[TensorValue, int]] = []
@@ -74,9 +74,7 @@ class Vmapped:
         wrapped = tx.tr.wrap_new(in_dims)
         batch_size, *self.batched = tx.tr.unpack(tx, self._call(0, [wrapped, TupleVariable(args), func]))
         self.batch_size = batch_size
-        if not batch_size.is_python_constant():
-            unsupported(BREAK, "vmap over a size that varies")
-        self.level = Level(tx.tr.graph.open_body(), batch_size.as_python_constant())
+        self.level = Level(tx.tr.graph.open_body(), batch_size)
         self.level.body.transform = "vmap"
         self.result: Any = None
         self.captured: CapturedBody = follow(
@@ -143,11 +141,10 @@ def remove_batch_dim(tx: Frame, tensor: Any, level: Any, batch_size: Any, out_di
         return current.results.pop(0)
     dim = out_dim.as_python_constant()
     current.removed.append((tensor, dim))
-    shape = list(tensor.proxy.meta.shape)
-    shape.insert(dim % (len(shape) + 1), current.batch_size)
+    sizes = [dimension(tensor, i) for i in range(tensor.proxy.meta.ndim)]
+    sizes.insert(dim % (len(sizes) + 1), current.batch_size)
     unsqueezed = tx.call(tx.tr.build_constant_object(torch.unsqueeze), [tensor, out_dim])
-    sizes = ListVariable([ConstantVariable(int(n)) for n in shape])
-    return tx.call(tx.tr.build_constant_object(torch.Tensor.expand), [unsqueezed, sizes])
+    return tx.call(tx.tr.build_constant_object(torch.Tensor.expand), [unsqueezed, ListVariable(sizes)])
 
 
 @builtin(_C.is_batchedtensor)
