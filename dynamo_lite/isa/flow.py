@@ -6,6 +6,8 @@ Invariant: a plain local that is not in `live_slots` can be left unbound at that
 program. Code that looks at its frame (`locals()`, `eval`, zero-argument `super()`) is recognised by the names it loads.
 """
 
+from collections.abc import Callable
+
 from dynamo_lite.isa.canon import NO_TARGET, TERMINAL, Instr, Lifted, Op
 
 _READS = {Op.LOAD_FAST, Op.LOAD_FAST_AND_CLEAR, Op.DELETE_FAST}
@@ -134,10 +136,10 @@ def _successors(lifted: Lifted, index: int) -> list[int]:
 _LEAVING = frozenset({Op.RETURN_VALUE, Op.YIELD_VALUE, Op.RERAISE})
 
 
-def side_that_goes_on(lifted: Lifted, index: int) -> bool | None:
+def side_that_goes_on(lifted: Lifted, index: int, raises: Callable[[int], bool] = lambda index: False) -> bool | None:
     """With which truth of what the instruction makes, a TO_BOOL, a comparison or a call, the branch that follows does not raise; None: with
     both, or with neither, or there is no branch. (A call may give the truth to something else than the branch: that is only a worse
-    guess.)"""
+    guess.) `raises`: whether code from an instruction on raises by a call."""
     instrs, i = lifted.instrs, index
     if instrs[i].op in (Op.CALL, Op.COMPARE):
         i += 1
@@ -148,7 +150,7 @@ def side_that_goes_on(lifted: Lifted, index: int) -> bool | None:
     jump = instrs[i]
     if jump.op is not Op.JUMP_IF:
         return None
-    jumps, falls = only_raises(lifted, jump.target), only_raises(lifted, i + 1)
+    jumps, falls = (only_raises(lifted, side) or raises(side) for side in (jump.target, i + 1))
     return None if jumps is falls else jump.arg is not jumps
 
 

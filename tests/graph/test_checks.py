@@ -65,6 +65,28 @@ def compared(x, limit):
     return x * 2
 
 
+def fail(text, *values):
+    raise ValueError(text, *values)
+
+
+class Validated(nn.Module):
+    def fail(self, text):
+        raise IndexError(text)
+
+    def forward(self, x, seen):
+        seen.append(1)
+        if (x < 0).any():
+            fail("negative", tuple(x.shape))
+        if not (x < 10).all():
+            self.fail("too large")
+        return x * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_functions_that_raise(backend):
+    same_as_eager(Validated(), lambda x: [x, []], (GOOD, BAD, LARGE, GOOD), backend, fullgraph=True)
+
+
 def alike(x, y):
     if not torch.equal(x, y):
         raise ValueError("differs")

@@ -9,12 +9,17 @@ of the program; a wrong guess costs time, never the result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+import inspect
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.isa.flow import leads_to_checked_comparison, side_that_goes_on
+from dynamo_lite.isa.canon import NO_TARGET, TERMINAL, Op
+from dynamo_lite.isa.flow import leads_to_checked_comparison, only_raises, side_that_goes_on
+from dynamo_lite.isa.lift import lift
+from dynamo_lite.isa.typeobject import dict_of, mro_of
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
@@ -29,11 +34,42 @@ def checked_truth(
     tx: Frame, vt: VariableTracker, slug: str = "data-dependent-branch", context: str | None = None
 ) -> VariableTracker:
     """The truth of a tensor, as a bool, for a branch. Raises `Unsupported` if both sides go on."""
-    expected = side_that_goes_on(tx.lifted, tx.cur)
+    expected = side_that_goes_on(tx.lifted, tx.cur, lambda index: _calls_what_raises(tx, index))
     if expected is None:
         raise Unsupported(slug, context or vt.describe())
     check(tx, vt, expected, slug, context)
     return ConstantVariable(expected)
+
+
+def _calls_what_raises(tx: Frame, index: int) -> bool:
+    """Whether the code from `index` on calls a function of the program that only raises, before it branches or returns."""
+    instrs = tx.lifted.instrs
+    while (instr := instrs[index]).target == NO_TARGET and instr.op not in TERMINAL:
+        found: Any = None
+        if instr.op is Op.LOAD_GLOBAL:
+            found = tx.globals.load(tx, instr.arg)
+        elif instr.op is Op.LOAD_DEREF:
+            found = tx.locals[instr.arg].get(tx)
+        elif instr.op is Op.LOAD_METHOD and instrs[index - 1].op is Op.LOAD_FAST:
+            owner = tx.locals[instrs[index - 1].arg]
+            found = None if owner is None else _method(owner.python_type(), instr.arg)
+        code = getattr(found, "code", None)
+        if isinstance(code, CodeType) and not code.co_flags & _SUSPENDS and only_raises(lift(code), 0):
+            return True
+        index += 1
+    return False
+
+
+class _Method(NamedTuple):
+    code: CodeType | None
+
+
+def _method(cls: type, name: str) -> _Method:
+    found = next((dict_of(base)[name] for base in mro_of(cls) if name in dict_of(base)), None)
+    return _Method(getattr(found, "__code__", None) if type(found) is FunctionType else None)
+
+
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def check(
