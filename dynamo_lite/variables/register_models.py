@@ -87,7 +87,6 @@ if find_spec("torch") is not None:
         foreach,
         functions,
         graph_args,
-        masked,
         nested_int,
         nn_module,
         numpy_indexing,
@@ -96,7 +95,6 @@ if find_spec("torch") is not None:
         profiler,
         symnode,
         tensor,
-        tensor_extreme,
         tensor_methods,
         tensor_new,
         value_types,
@@ -109,5 +107,6 @@ if find_spec("torch") is not None:
         module_hooks,
         saved_tensors,
     )
+    from .torch.data import extremes, masked  # noqa: F401
     from .torch.higher_order import attention, control_flow, func, operators  # noqa: F401
     from .torch.numpy import models  # noqa: F401

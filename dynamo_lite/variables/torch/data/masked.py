@@ -24,9 +24,9 @@ from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
-from . import tensor_indexing
-from .symnode import SymNodeVariable
-from .tensor import TensorVariable, ValueVariable, set_operators
+from .. import tensor_indexing
+from ..symnode import SymNodeVariable
+from ..tensor import TensorVariable, ValueVariable, set_operators
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen

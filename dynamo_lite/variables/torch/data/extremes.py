@@ -24,9 +24,9 @@ from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, rich
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
-from .data_checks import DataDependentVariable
-from .numpy.arrays import families, with_views
-from .tensor import FOREIGN_OPERANDS, TensorVariable, is_operand, set_operators
+from ..data_checks import DataDependentVariable
+from ..numpy.arrays import families, with_views
+from ..tensor import FOREIGN_OPERANDS, TensorVariable, is_operand, set_operators
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen

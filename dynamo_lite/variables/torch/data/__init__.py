@@ -1,0 +1,4 @@
+"""Models of what only tensor data decide, where the graph can have it: the smaller of two objects, selections by masks.
+
+Entry: `extremes.extreme`, `masked.subscript`. Tests: `tests/graph/`, `tests/shapes/`.
+"""
