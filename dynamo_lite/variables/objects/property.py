@@ -37,12 +37,6 @@ class _HolderVariable(NativeVariable):
     value: Any = Plain(MISSING)
     parts: dict[str, VariableTracker] = Children(factory=dict, init=False)
 
-    def is_python_constant(self) -> bool:
-        return self.value is not MISSING and not self.mutated
-
-    def as_python_constant(self) -> Any:
-        return self.value if self.is_python_constant() else super().as_python_constant()
-
     def describe(self) -> str:
         return repr(self.value) if self.value is not MISSING else f"new {self.python_type().__name__}"
 
@@ -129,7 +123,7 @@ class PropertyVariable(_HolderVariable):
 @builds(property)
 def build_property(tr: Trace, value: property, source: GuardNode | None) -> PropertyVariable:
     if type(value) is property:
-        tr.guard(source, ir.IS, value)
+        tr.guard(source, ir.TYPE_IS, property)
     return PropertyVariable(value, source)
 
 
@@ -340,8 +334,10 @@ def _register(model: Any) -> None:
 
     @builds(cls)
     def build(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
-        if type(value) is cls:
-            tr.guard(source, ir.IS, value)
+        if (
+            type(value) is cls
+        ):  # not by identity: no weak reference tells whether it is still there, and its function may go
+            tr.guard(source, ir.TYPE_IS, cls)
         return model(value, source=source)
 
     @builtin(cls.__new__)
