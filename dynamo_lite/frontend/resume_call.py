@@ -104,14 +104,17 @@ class FrameState:
 
 def state_of(cg: Codegen, frame: Frame, n_operands: int, seen: set[int]) -> FrameState:
     """The state of a frame behind the operands of its instruction."""
-    seen = seen.union(id(vt) for vt in frame.locals if vt is not None and _holds_finalized(cg, vt))
-    return FrameState(frame, frame.stack[: len(frame.stack) - n_operands], seen)
+    holders = {id(vt) for vt in frame.locals if vt is not None and _holds_any(cg, vt, seen)}
+    return FrameState(frame, frame.stack[: len(frame.stack) - n_operands], seen | holders)
 
 
-def _holds_finalized(cg: Codegen, vt: VariableTracker) -> bool:
-    """Whether the end of an object would be the end of an argument with a finalizer."""
-    wanted = cg.tr.root.finalized
-    return bool(wanted) and any(held is found for found in wanted for held in cg.escaping([vt], ()))
+def _holds_any(cg: Codegen, vt: VariableTracker, seen: set[int]) -> bool:
+    """Whether the end of a new object could be the end of one that existed before, or that somebody has `seen`."""
+    return any(_is_from_before(held) or id(held) in seen or held.holds_weakly for held in cg.escaping([vt], ()))
+
+
+def _is_from_before(vt: VariableTracker) -> bool:
+    return vt.__dict__.get("source") is not None and not is_constant_value(vt)
 
 
 def continuation(
