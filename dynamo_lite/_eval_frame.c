@@ -38,6 +38,7 @@
 #  define HAVE_HOOK 0
 #endif
 
+#include <opcode.h>
 #include <structmember.h>
 #if defined(__linux__) || defined(__APPLE__)
 #  include <pthread.h>
@@ -49,6 +50,7 @@
 
 #include "csrc/c_stack.h"
 #include "csrc/members.h"
+#include "csrc/reference.h"
 #include "csrc/tensor.h"
 #include "csrc/program.h"
 #include "csrc/class_check.h"
@@ -77,6 +79,7 @@ typedef struct Entry {
     PyObject *globals;            /* the entry is tried for functions with these globals only; NULL: any. Set when the callback returns it */
     PyFunctionObject *function;   /* the code as a function, kept between calls; never with a closure */
     Py_ssize_t hits;
+    GraphCall *releasing;         /* the graph that the code calls, if it may release arguments; borrowed from the code */
     char needs_hook;              /* the code has a graph break: inner Python frames that it calls are offered to the region */
 } Entry;
 
@@ -121,6 +124,7 @@ typedef struct {
     Handover *handovers;          /* those of calls in progress that were not taken yet, innermost first */
     struct TailCall *tail;        /* about to be run: its arguments are to be handed over */
     struct Move *move;            /* a call whose arguments are released when its frame begins */
+    struct Loan *loans;           /* those of calls in progress whose graphs may release arguments, innermost first */
 } Thread;
 
 static _Thread_local Thread thread_storage;
@@ -294,7 +298,8 @@ static int
 add_types(PyObject *module)
 {
     PyTypeObject *const types[] = {&Region_Type, &Cache_Type, &Entry_Type, &Uncaptured_Type, &GraphCall_Type,
-                                   &TailCall_Type, &SlotMethod_Type, &SlotDescriptor_Type, &ClassCheck_Type};
+                                   &TailCall_Type, &SlotMethod_Type, &SlotDescriptor_Type, &ClassCheck_Type, &Reference_Type};
+    Reference_Type.tp_base = &_PyWeakref_RefType;
     for (size_t i = 0; i < Py_ARRAY_LENGTH(types); i++) {
         if (PyModule_AddType(module, types[i]) < 0) {
             return -1;

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable as Function
 from types import CodeType, FunctionType, TracebackType
-from typing import Any, NoReturn, Self, final
+from typing import Any, NoReturn, Self, TypeVar, final
+from weakref import ref
 
 from .frontend.versions import Version
+
+_T = TypeVar("_T")
 
 COMPILE: int
 SKIP: int
@@ -69,13 +72,14 @@ class GuardProgram:
 @final
 class GraphCall:
     compiled: Any
-    def __init__(
-        self, compiled: Any, n_inputs: int, handed: tuple[int, ...], on_failure: Any = ..., boxed: bool = ...
-    ) -> None: ...
+    def __init__(self, compiled: Any, n_inputs: int, handed: tuple[int, ...], on_failure: Any = ...) -> None: ...
     @property
     def on_failure(self) -> Any: ...
     @property
-    def boxed(self) -> bool: ...
+    def boxed(self) -> Any: ...
+    @property
+    def dropped(self) -> tuple[int, ...]: ...
+    def release(self, boxed: Any, dropped: tuple[int, ...]) -> None: ...
     def __call__(self, *args: Any) -> Any: ...
 
 class GraphFailed(BaseException): ...
@@ -103,6 +107,8 @@ class ClassCheck:
     hook: Any
     def __init__(self, *about: Any) -> None: ...  # cls, hook, expected
     def __call__(self) -> bool: ...
+
+class Reference(ref[_T]): ...
 
 class SlotDescriptor:
     name: str

@@ -6,6 +6,7 @@ given and returned are dead right after the call. The second makes a class and a
 
 import abc
 import collections
+import contextvars
 import dataclasses
 import enum
 import functools
@@ -405,6 +406,20 @@ def properties():
     return Cached, lambda x: x + Cached().p + Cached().q
 
 
+def held_by_descriptors():
+    class Base:
+        pass
+
+    @functools.lru_cache
+    def cached(x):
+        return 7
+
+    Base.static = staticmethod(cached)
+    Base.of_class = classmethod(lambda cls: 8)
+    Base.p = property(lambda self: 9)
+    return cached, lambda x: x + Base.static(1) + Base.of_class() + Base().p
+
+
 MAKERS = [
     named_tuple,
     dataclass,
@@ -418,6 +433,7 @@ MAKERS = [
     protocol,
     metaclass,
     properties,
+    held_by_descriptors,
 ]
 
 
@@ -701,6 +717,220 @@ def test_what_autograd_may_save_dies_while_the_graph_runs_if_it_is_not_saved(wit
 
     # Its gradient needs it, in eager execution too.
     assert deaths(multiplies, "eager", gradients=True) == [{}] * 2
+
+
+# -- what a function was called with
+
+
+def new(s, name="x"):
+    tensor = s * 2
+    weakref.finalize(tensor, note, name)
+    return tensor
+
+
+def rebinds_its_argument(x):
+    x = x.sin()
+    x = x + 1
+    return x.cos()
+
+
+def deletes_its_arguments(x, *, y):
+    z = x.sin() * y
+    del x, y
+    return z.cos() + 1
+
+
+def drops_its_tuple(*args, **kwargs):
+    z = [*args, *kwargs.values()][0].sin()
+    args = kwargs = None
+    return z.cos() + 1
+
+
+def has_a_default(x, factor=2):
+    x = x * factor
+    x = x + LINEAR.bias
+    return x.cos()
+
+
+def breaks_behind(x):
+    x = x * 2
+    x = x.sin()
+    dynamo_lite.graph_break()
+    return x.cos()
+
+
+class Layer:
+    def forward(self, x):
+        x = x * 2
+        x = x.sin()
+        return x.cos()
+
+
+def as_method(compiled):
+    return type("Compiled", (), {"forward": compiled})()
+
+
+def calls_within(function, s):
+    """A frame of its own, whose operand stack holds other things as well."""
+    return [0, torch.add(s, function(new(s) if s is not None else s))][1]
+
+
+CALLS = {
+    "positionally": (rebinds_its_argument, lambda f, s: f(new(s))),
+    "by keyword": (rebinds_its_argument, lambda f, s: f(x=new(s))),
+    "as both": (deletes_its_arguments, lambda f, s: f(new(s), y=new(s, "y"))),
+    "as part of a tuple": (drops_its_tuple, lambda f, s: f(new(s))),
+    "as part of a dictionary": (drops_its_tuple, lambda f, s: f(x=new(s))),
+    "beside a default": (has_a_default, lambda f, s: f(new(s))),
+    "before a break": (breaks_behind, lambda f, s: f(new(s))),
+    "of a method": (Layer.forward, lambda f, s: as_method(f).forward(new(s))),
+    "of a bound method": (Layer.forward, lambda f, s: [as_method(f).forward][0](new(s))),
+    "of a method of a class": (Layer.forward, lambda f, s: type(as_method(f)).forward(None, new(s))),
+    "within an expression": (rebinds_its_argument, calls_within),
+    "in a generator": (rebinds_its_argument, lambda f, s: next(f(new(s)) for _ in range(1))),
+}
+HELD_CALLS = {
+    "a variable of the caller": (rebinds_its_argument, lambda f, s: [f(x) for x in [new(s)]][0]),
+    "a tuple": (rebinds_its_argument, lambda f, s: f(*(new(s),))),
+    "a dictionary": (rebinds_its_argument, lambda f, s: f(**{"x": new(s)})),
+    "C code": (rebinds_its_argument, lambda f, s: next(map(f, [new(s)]))),
+    "a context": (rebinds_its_argument, lambda f, s: contextvars.copy_context().run(f, new(s))),
+    "a partial": (rebinds_its_argument, lambda f, s: functools.partial(f)(new(s))),
+    "a bound method called by C": (Layer.forward, lambda f, s: functools.partial(as_method(f).forward)(new(s))),
+}
+
+
+def deaths_of_arguments(function, call, backend):
+    s, found = torch.randn(3), []
+    with torch.no_grad():
+        expected, compiled = call(function, s), dynamo_lite.compile(function, backend=backend)
+        for _ in range(3):
+            DEATHS.clear()
+            torch.testing.assert_close(call(compiled, s), expected)
+            found.append(dict(DEATHS))
+    return found
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", CALLS)
+def test_arguments_that_the_function_drops_die_while_the_graph_runs(without_collector, name, backend):
+    found = deaths_of_arguments(*CALLS[name], backend)
+    assert all(found) and all(all(deaths.values()) for deaths in found)
+
+
+@pytest.mark.parametrize("name", HELD_CALLS)
+def test_arguments_that_somebody_else_holds_outlive_the_graph(without_collector, name):
+    assert deaths_of_arguments(*HELD_CALLS[name], "eager") == [{"x": False}] * 3
+
+
+def test_arguments_in_calls_of_a_function_within_itself(without_collector):
+    """Generated code reads a property, whose code calls the function again, before it calls its graph."""
+
+    class Holder:
+        depth = 0
+
+        @property
+        def tensor(self):
+            self.depth += 1
+            return LINEAR.bias if self.depth != 2 else compiled(new(LINEAR.bias, "inner"), Holder())
+
+    def f(x, holder):
+        y = holder.tensor
+        x = x * 2
+        x = x + y
+        return x.cos()
+
+    with torch.no_grad():
+        compiled = dynamo_lite.compile(f, backend="eager")
+        for _ in range(3):
+            holder = Holder()
+            holder.depth = 1
+            DEATHS.clear()
+            found = compiled(new(LINEAR.bias), holder)
+            x = LINEAR.bias * 2
+            torch.testing.assert_close(found, (x * 2 + (x * 2 + LINEAR.bias).cos()).cos())
+            assert set(DEATHS) == {"x", "inner"}
+
+
+def test_arguments_are_there_when_the_function_starts_again():
+    def f(x):
+        x = x.sin()
+        x = x + 1
+        return x.cos()
+
+    def failing(gm, example_inputs):
+        def run(*args):
+            raise RuntimeError("no kernel")
+
+        return run
+
+    x = torch.randn(3)
+    with torch.no_grad(), pytest.warns(UserWarning, match="failed at run time"):
+        torch.testing.assert_close(dynamo_lite.compile(f, backend=failing)(x * 2), f(x * 2))
+
+
+def test_the_caller_that_catches_the_error_of_a_graph_has_its_objects():
+    def f(x, y):
+        x = x.sin()
+        x = x + 1
+        return x @ y
+
+    compiled = dynamo_lite.compile(f, backend="eager", dynamic=False)
+    x, y = torch.randn(3), torch.randn(3)
+    with torch.no_grad():
+        compiled(x * 1, y)
+        for args in ((x, "no tensor"), (x,), (x, y, y)):
+            with pytest.raises(TypeError):
+                compiled(*args)
+            with pytest.raises(TypeError):
+                compiled(x * 1, *args[1:])
+
+
+def test_the_peak_of_memory_is_that_of_eager_execution():
+    """A chain of activations and a list of gradients as arguments, each of 16 MB, in a process of its own."""
+    code = """
+import torch, dynamo_lite
+
+def chain(x):
+    for i in range(6):
+        x = x + i
+    return x
+
+def update(w, a, b, c, d):
+    w = w - a
+    a = None
+    w = w - b
+    b = None
+    w = w - c
+    c = None
+    w = w - d
+    d = None
+    return w
+
+def make():
+    return torch.ones(4_000_000)
+
+def kilobytes(name):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(name))
+
+def peak(call, function):
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # the peak starts again from here
+    before = kilobytes("VmRSS")
+    call(function)
+    return (kilobytes("VmHWM") - before) / 16_000
+
+with torch.no_grad():
+    for function, call in (chain, lambda f: f(make())), (update, lambda f: f(make(), make(), make(), make(), make())):
+        compiled = dynamo_lite.compile(function, backend="eager", dynamic=False)
+        call(function), call(compiled)
+        print(peak(call, function), peak(call, compiled))
+"""
+    output = processes.run(["-c", code], check=True, timeout=120).stdout
+    for line in output.splitlines():
+        eager, ours = map(float, line.split())
+        assert ours < eager + 0.5, output
 
 
 @pytest.mark.slow

@@ -114,6 +114,18 @@ cache_get(PyCodeObject *code, Region *region)
 /* ------------------------------------------------------------------------------------------------------------------
    Entry. */
 
+static GraphCall *
+releasing_graph(PyCodeObject *code)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_consts); i++) {
+        PyObject *value = PyTuple_GET_ITEM(code->co_consts, i);
+        if (Py_IS_TYPE(value, &GraphCall_Type) && ((GraphCall *)value)->boxed != NULL) {
+            return (GraphCall *)value;
+        }
+    }
+    return NULL;
+}
+
 static PyObject *
 entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -129,6 +141,7 @@ entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         entry->guards = (GuardProgram *)Py_NewRef(guards);
         entry->code = (PyCodeObject *)Py_NewRef(code);
         entry->owner = Py_NewRef(owner);
+        entry->releasing = releasing_graph(entry->code);
         entry->needs_hook = (char)needs_hook;
         entry->strict = strict == Py_None ? NULL : Py_NewRef(strict);
         entry->globals = Py_XNewRef(globals);

@@ -261,7 +261,11 @@ call_with_bound(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *co
     Handover *handover = NULL;
     Entry *entry = cache_resolve(thread, cache, fn, bound.slots, bound.n, &handover);
     if (entry != NULL) {
+        Loan loan;
+        loan_begin(&loan, thread, entry, fn, args, nargsf, kwnames);
+        loan_bind(&loan, thread, bound.slots, bound.n);
         result = entry_run_bound(thread, entry, handover, cache, fn, &bound);
+        loan_end(&loan, thread);
         Py_DECREF(entry);
     }
     else if (!PyErr_Occurred()) {
@@ -306,7 +310,10 @@ call_once(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const *a
     if (entry == NULL) {
         return PyErr_Occurred() ? NULL : run_original(thread, cache, fn, args, nargsf, NULL);
     }
+    Loan loan;
+    loan_begin(&loan, thread, entry, fn, args, nargsf, NULL);
     PyObject *result = entry_run(thread, entry, handover, cache->region, fn, args, nargsf, NULL);
+    loan_end(&loan, thread);
     Py_DECREF(entry);
     return result;
 }

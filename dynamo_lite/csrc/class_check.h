@@ -87,7 +87,7 @@ class_check_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->cls = (PyTypeObject *)cls;
     self->hook = Py_NewRef(hook);
     self->expected = Py_NewRef(expected);
-    if ((self->weakref = PyWeakref_NewRef(cls, NULL)) == NULL) {
+    if ((self->weakref = reference_to(cls)) == NULL) {
         Py_DECREF(self);
         return NULL;
     }

@@ -35,6 +35,43 @@ frame_function(Frame *frame)
 #endif
 }
 
+static inline Frame *
+current_frame(PyThreadState *tstate)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return tstate->current_frame;
+#else
+    return tstate->cframe->current_frame;
+#endif
+}
+
+/* The operand of the instruction that the frame executes, as far as it fits in one byte. */
+static inline int
+frame_oparg(Frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return frame->instr_ptr->op.arg;
+#elif PY_VERSION_HEX >= 0x030C0000
+    return frame->prev_instr->op.arg;
+#else
+    return _Py_OPARG(*frame->prev_instr);
+#endif
+}
+
+/* Is what the frame executes reported to a tool? */
+static inline int
+frame_is_monitored(Frame *frame)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return frame->instr_ptr->op.code >= MIN_INSTRUMENTED_OPCODE;
+#elif PY_VERSION_HEX >= 0x030C0000
+    return frame->prev_instr->op.code >= MIN_INSTRUMENTED_OPCODE;
+#else
+    (void)frame;   /* see is_observed() */
+    return 0;
+#endif
+}
+
 /* Give a frame that has not started yet another code object (whose reference is stolen). */
 static inline void
 frame_replace_code(Frame *frame, PyCodeObject *code)

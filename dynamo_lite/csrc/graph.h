@@ -19,9 +19,8 @@
    again as ordinary Python, which then raises at the right place. For this GraphFailed is raised instead; generated code
    catches it.
 
-   Boxed calls. A caller of a C function holds its arguments until it returns. Where the program itself lets go of an input before
-   the graph ends, generated code gives the inputs in one list, which nobody else holds, and `compiled` takes such a list and empties
-   it (torch's boxed calling convention): an input that only the frame held dies when the graph is done with it. */
+   Inputs that die while the graph runs: see release.h. Then `boxed` is called by torch's boxed calling convention: it takes one list of
+   all inputs and empties it. Such a frame cannot start again. */
 
 static PyObject *GraphFailed;
 
@@ -65,6 +64,8 @@ handover_take(Thread *thread, GraphCall *graph)
     return NULL;
 }
 
+#include "release.h"
+
 static PyObject *
 tuple_of(PyObject *const *items, Py_ssize_t n)
 {
@@ -105,14 +106,15 @@ put_exception(PyObject *error)
 #endif
 }
 
-/* The compiled graph has raised. Interrupts and lack of memory are nothing that starting again could put right. */
+/* The compiled graph has raised. Interrupts and lack of memory are nothing that starting again could put right. `args` is NULL if the
+   inputs were released. */
 static PyObject *
 graph_failed(GraphCall *graph, PyObject *const *args, Py_ssize_t n)
 {
     if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError)) {
         return NULL;
     }
-    PyObject *error = take_exception(), *values = tuple_of(args, n);
+    PyObject *error = take_exception(), *values = args == NULL ? Py_NewRef(Py_None) : tuple_of(args, n);
     PyObject *answer = values == NULL ? NULL
         : PyObject_CallFunctionObjArgs(graph->on_failure, graph, error, values, NULL);
     Py_XDECREF(values);
@@ -120,7 +122,7 @@ graph_failed(GraphCall *graph, PyObject *const *args, Py_ssize_t n)
         Py_DECREF(error);
         return NULL;
     }
-    if (answer == NULL || answer == Py_False) {
+    if (answer == NULL || answer == Py_False || args == NULL) {
         Py_XDECREF(answer);
         PyErr_Clear();
         put_exception(error);
@@ -136,16 +138,16 @@ graph_failed(GraphCall *graph, PyObject *const *args, Py_ssize_t n)
 }
 
 static PyObject *
-graph_run(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf)
+graph_run(Thread *thread, GraphCall *graph, PyObject *callable, PyObject *const *args, size_t nargsf)
 {
     if (c_stack_is_used_up()) {
         return NULL;
     }
     Region *previous = thread->region == NULL ? NULL : swap_region(thread, NULL);
     PyObject *ended = graph_observer == NULL ? NULL : observe_begin(graph_observer, (PyObject *)graph, NULL);
-    PyObject *result = PyObject_Vectorcall(graph->compiled, args, nargsf, NULL);
+    PyObject *result = PyObject_Vectorcall(callable, args, nargsf, NULL);
     if (result == NULL && graph->on_failure != NULL) {
-        result = graph_failed(graph, args, PyVectorcall_NARGS(nargsf));
+        result = graph_failed(graph, callable == graph->compiled ? args : NULL, PyVectorcall_NARGS(nargsf));
     }
     if (ended != NULL) {
         observe_end(ended);
@@ -156,62 +158,38 @@ graph_run(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf
     return result;
 }
 
-/* One list of all inputs: those in the list `given`, which is emptied, and those in the handover. */
-static PyObject *
-graph_box(GraphCall *graph, PyObject *given, Handover *handover)
-{
-    PyObject *inputs = PyList_New(graph->n_given + graph->n_handed);
-    if (inputs == NULL) {
-        return NULL;
-    }
-    for (int i = 0; i < graph->n_given; i++) {
-        PyList_SET_ITEM(inputs, graph->given[i], PyList_GET_ITEM(given, i));
-    }
-    Py_SET_SIZE(given, 0);
-    for (int k = 0; k < graph->n_spans; k++) {
-        for (int i = graph->handed[k].first; i < graph->handed[k].first + graph->handed[k].n; i++) {
-            PyList_SET_ITEM(inputs, i, Py_NewRef(handover->room[1 + i]));
-        }
-    }
-    return inputs;
-}
+#if HAVE_HOOK
 
+/* The inputs are in a list whose reference is taken. */
 static PyObject *
-graph_call_boxed(Thread *thread, GraphCall *graph, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+graph_run_boxed(Thread *thread, GraphCall *graph, PyObject *inputs)
 {
-    if (PyVectorcall_NARGS(nargsf) != 1 || kwnames != NULL || !PyList_CheckExact(args[0])
-        || PyList_GET_SIZE(args[0]) != graph->n_given) {
-        return PyErr_Format(PyExc_TypeError, "this graph takes a list of %d items", graph->n_given);
-    }
-    PyObject *inputs = Py_NewRef(args[0]);
-    if (graph->n_handed > 0) {
-        Handover *handover = handover_take(thread, graph);
-        Py_SETREF(inputs, handover == NULL ? NULL : graph_box(graph, inputs, handover));
-        if (handover != NULL) {
-            handover_free(handover);
-        }
-        if (inputs == NULL) {
-            return NULL;
-        }
-    }
-    PyObject *room[2] = {NULL, inputs};
-    PyObject *result = graph_run(thread, graph, room + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET);
+    PyObject *boxed = Py_NewRef(graph->boxed), *room[2] = {NULL, inputs};
+    PyObject *result = graph_run(thread, graph, boxed, room + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET);
+    Py_DECREF(boxed);
     Py_DECREF(inputs);
     return result;
 }
 
+#endif
+
 static PyObject *
 graph_vectorcall(GraphCall *graph, PyObject *const *given, size_t nargsf, PyObject *kwnames)
 {
-    if (graph->is_boxed) {
-        return graph_call_boxed(this_thread(), graph, given, nargsf, kwnames);
-    }
     if (PyVectorcall_NARGS(nargsf) != graph->n_given || kwnames != NULL) {
         return PyErr_Format(PyExc_TypeError, "this graph takes %d positional arguments", graph->n_given);
     }
     Thread *thread = this_thread();
+#if HAVE_HOOK
+    if (graph->boxed != NULL) {
+        PyObject *inputs = graph_release(thread, graph, given, nargsf);
+        if (inputs != NULL || PyErr_Occurred()) {
+            return inputs == NULL ? NULL : graph_run_boxed(thread, graph, inputs);
+        }
+    }
+#endif
     if (graph->n_handed == 0) {
-        return graph_run(thread, graph, given, nargsf);
+        return graph_run(thread, graph, graph->compiled, given, nargsf);
     }
     Handover *handover = handover_take(thread, graph);
     if (handover == NULL) {
@@ -221,7 +199,7 @@ graph_vectorcall(GraphCall *graph, PyObject *const *given, size_t nargsf, PyObje
     for (int i = 0; i < graph->n_given; i++) {
         args[graph->given[i]] = given[i];
     }
-    PyObject *result = graph_run(thread, graph, args,
+    PyObject *result = graph_run(thread, graph, graph->compiled, args,
                                  (size_t)(graph->n_given + graph->n_handed) | PY_VECTORCALL_ARGUMENTS_OFFSET);
     handover_free(handover);
     return result;
@@ -278,11 +256,11 @@ graph_lay_out(GraphCall *graph, Py_ssize_t n, PyObject *handed)
 static PyObject *
 graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"compiled", "n_args", "handed", "on_failure", "boxed", NULL};
+    static char *names[] = {"compiled", "n_args", "handed", "on_failure", NULL};
     PyObject *compiled, *handed, *on_failure = NULL;
-    int n_args, is_boxed = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO!|Op:GraphCall", names, &compiled, &n_args, &PyTuple_Type, &handed,
-                                     &on_failure, &is_boxed)) {
+    int n_args;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO!|O:GraphCall", names, &compiled, &n_args, &PyTuple_Type, &handed,
+                                     &on_failure)) {
         return NULL;
     }
     GraphCall *graph = (GraphCall *)type->tp_alloc(type, 0);
@@ -292,7 +270,6 @@ graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     graph->vectorcall = (vectorcallfunc)graph_vectorcall;
     graph->compiled = Py_NewRef(compiled);
     graph->on_failure = Py_XNewRef(on_failure);
-    graph->is_boxed = (char)is_boxed;
     if (graph_lay_out(graph, n_args, handed) < 0) {
         Py_DECREF(graph);
         return NULL;
@@ -300,7 +277,7 @@ graph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)graph;
 }
 
-TRAVERSE(graph, GraphCall, compiled, on_failure)
+TRAVERSE(graph, GraphCall, compiled, boxed, on_failure)
 
 /* No tp_clear: a cycle through a compiled graph can be broken elsewhere, and calls in progress need it. */
 static void
@@ -308,15 +285,17 @@ graph_dealloc(GraphCall *graph)
 {
     PyObject_GC_UnTrack(graph);
     Py_XDECREF(graph->compiled);
+    Py_XDECREF(graph->boxed);
     Py_XDECREF(graph->on_failure);
     PyMem_Free(graph->handed);
     PyMem_Free(graph->given);
+    PyMem_Free(graph->dropped);
     Py_TYPE(graph)->tp_free(graph);
 }
 
 static PyMemberDef graph_members[] = {
     {"on_failure", T_OBJECT, offsetof(GraphCall, on_failure), READONLY},
-    {"boxed", T_BOOL, offsetof(GraphCall, is_boxed), READONLY},
+    {"boxed", T_OBJECT, offsetof(GraphCall, boxed), READONLY},
     {NULL}
 };
 
@@ -326,7 +305,7 @@ graph_get_compiled(GraphCall *graph, void *Py_UNUSED(closure))
     return Py_NewRef(graph->compiled);
 }
 
-/* Calls in progress borrow the old one: who replaces it keeps it. */
+/* Calls in progress borrow the old one: who replaces it keeps it. The boxed form of the old one goes. */
 static int
 graph_set_compiled(GraphCall *graph, PyObject *value, void *Py_UNUSED(closure))
 {
@@ -335,23 +314,73 @@ graph_set_compiled(GraphCall *graph, PyObject *value, void *Py_UNUSED(closure))
         return -1;
     }
     Py_SETREF(graph->compiled, Py_NewRef(value));
+    Py_CLEAR(graph->boxed);
     return 0;
 }
 
+static PyObject *
+graph_get_dropped(GraphCall *graph, void *Py_UNUSED(closure))
+{
+    PyObject *result = PyTuple_New(graph->n_dropped);
+    for (int i = 0; result != NULL && i < graph->n_dropped; i++) {
+        PyObject *slot = PyLong_FromLong(graph->dropped[i]);
+        if (slot == NULL) {
+            Py_CLEAR(result);
+            break;
+        }
+        PyTuple_SET_ITEM(result, i, slot);
+    }
+    return result;
+}
+
+/* release(boxed, dropped) */
+static PyObject *
+graph_set_release(GraphCall *graph, PyObject *args)
+{
+    PyObject *boxed, *dropped;
+    if (!PyArg_ParseTuple(args, "OO!:release", &boxed, &PyTuple_Type, &dropped)) {
+        return NULL;
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(dropped);
+    int *slots = PyMem_New(int, n + 1);
+    if (slots == NULL) {
+        return PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        slots[i] = PyLong_AsLong(PyTuple_GET_ITEM(dropped, i));
+    }
+    if (PyErr_Occurred()) {
+        PyMem_Free(slots);
+        return NULL;
+    }
+    PyMem_Free(graph->dropped);
+    graph->dropped = slots;
+    graph->n_dropped = (int)n;
+    Py_XSETREF(graph->boxed, boxed == Py_None ? NULL : Py_NewRef(boxed));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef graph_methods[] = {
+    {"release", (PyCFunction)graph_set_release, METH_VARARGS,
+     "release(boxed, dropped)\n\nThe variables with these numbers in the code that calls this are read no more. Where that makes an end of what\n"
+     "they hold, boxed(list of all arguments) is called, which empties the list, and on_failure gets None for the arguments."},
+    {NULL}
+};
+
 static PyGetSetDef graph_getset[] = {
     {"compiled", (getter)graph_get_compiled, (setter)graph_set_compiled, NULL, NULL},
+    {"dropped", (getter)graph_get_dropped, NULL, NULL, NULL},
     {NULL}
 };
 
 static PyTypeObject GraphCall_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "dynamo_lite._eval_frame.GraphCall",
-    .tp_doc = "GraphCall(compiled, n_args, handed, on_failure=None, boxed=False)\n--\n\n"
+    .tp_doc = "GraphCall(compiled, n_args, handed, on_failure=None)\n--\n\n"
               "Calls compiled(*args) with this thread's region switched off. The arguments at the positions `handed` come\n"
               "from the guards of the entry whose code calls this; the others are its own arguments. When it raises,\n"
               "on_failure(self, error, args) returns the results after all, or True: raise GraphFailed, or False: raise\n"
-              "the error. Where `boxed` is true, it is called with a list of its own arguments, which it empties, and calls\n"
-              "compiled(list of all arguments), which does so too.",
+              "the error.",
     .tp_basicsize = sizeof(GraphCall),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(GraphCall, vectorcall),
@@ -359,6 +388,7 @@ static PyTypeObject GraphCall_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_dealloc = (destructor)graph_dealloc,
     .tp_traverse = (traverseproc)graph_traverse,
+    .tp_methods = graph_methods,
     .tp_members = graph_members,
     .tp_getset = graph_getset,
 };

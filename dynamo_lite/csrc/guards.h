@@ -131,7 +131,7 @@ parse_argument(GuardProgram *p, enum Argument demanded, PyObject *arg, PyObject 
         check->known = (Known){.object = arg};
         return demanded == ARG_OBJECT || PyType_Check(arg) ? 0 : bad_spec("expected a type", spec);
     case ARG_WEAKREF:
-        if (!PyWeakref_CheckRefExact(arg)) {
+        if (!PyWeakref_CheckRef(arg)) {
             return bad_spec("expected a weak reference", spec);
         }
         check->known = known_referent(arg);

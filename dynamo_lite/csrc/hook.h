@@ -141,12 +141,15 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
         return runs_alone(state) ? run_frame_without_region(thread, tstate, frame, 0) : run_frame(tstate, frame, 0);
     }
     PyCodeObject *replacement = (PyCodeObject *)Py_NewRef(entry->code);
+    Loan loan;
+    loan_begin(&loan, thread, entry, NULL, NULL, 0, NULL);
     Py_DECREF(entry);
     PyObject *ended = call_observer == NULL ? NULL
         : observe_begin(call_observer, (PyObject *)fn, code->co_argcount > 0 ? frame->localsplus[0] : NULL);
     handover_push(thread, handover);
     PyObject *result = run_replaced(tstate, frame, replacement);
     handover_drop(thread, handover);
+    loan_end(&loan, thread);
     Py_DECREF(replacement);
     if (result != NULL && Py_IS_TYPE(result, &TailCall_Type)) {
         frame_forget_locals(frame);

@@ -323,7 +323,9 @@ typedef struct {
     int *given;              /* positions of arguments, ascending */
     Span *handed;            /* those of the others */
     int n_given, n_handed, n_spans;
-    char is_boxed;           /* takes and gives one list, which `compiled` empties */
+    PyObject *boxed;         /* the same for one list of all arguments, which it empties; or NULL */
+    int *dropped;            /* local variables of the calling code that nothing reads any more */
+    int n_dropped;
 } GraphCall;
 
 typedef struct Handover {

@@ -167,13 +167,13 @@ record_watch(Maker *maker)
     Record *record = maker->record;
     for (int i = 0; i < record->n_pins; i++) {
         Known *pin = &record->pins[i];
-        if (pin->object != NULL && (pin->weakref = PyWeakref_NewRef(pin->object, NULL)) == NULL) {
+        if (pin->object != NULL && (pin->weakref = reference_to(pin->object)) == NULL) {
             maker->failed = 1;
         }
     }
     for (int i = 0; i < record->pure.n; i++) {
         Step *step = &record->pure.items[i];
-        if (step->watched && (step->keeper = PyWeakref_NewRef(step->expected, NULL)) == NULL) {
+        if (step->watched && (step->keeper = reference_to(step->expected)) == NULL) {
             maker->failed = 1;
         }
     }

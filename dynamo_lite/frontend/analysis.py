@@ -144,8 +144,9 @@ class Analysis:
         if not self._holds(program):
             return None
         if call is not None:
-            compiled, later.on_failure = self.compile_graph(graph, version.path)
-            call.compiled = side.released_again(later.on_failure, compiled) if call.boxed else compiled
+            call.compiled, later.on_failure = self.compile_graph(graph, version.path)
+            if version.dropped:
+                call.release(side.boxed_again(later.on_failure), version.dropped)
         guards, settled = version.finish(graph, call, program)
         if settled is not program and not self._holds(settled):
             return None
@@ -164,7 +165,7 @@ class Analysis:
         graph = version.graph()
         call, later = None, _Later()
         if graph is not None:
-            call = _eval_frame.GraphCall(later, len(graph.example_inputs()), version.positions, later, version.is_boxed)
+            call = _eval_frame.GraphCall(later, len(graph.example_inputs()), version.positions, later)
         return graph, call, later, version.code(call), version.program(call)
 
     def _attempt(self, tr: Trace) -> Any:

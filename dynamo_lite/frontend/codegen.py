@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from sys import intern
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
+from dynamo_lite._eval_frame import Reference
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.source import emit_source
@@ -82,7 +82,7 @@ class Codegen:
             and self.tr.guards.is_released(value)
             and not is_module_level(value)
         ):
-            self.asm.push_callable(lambda: self.asm.load_const(ref(value)))
+            self.asm.push_callable(lambda: self.asm.load_const(Reference(value)))
             self.asm.call(0)
         elif type(value) is str and _would_be_interned(value):
             self.asm.load_const([value])
@@ -260,7 +260,7 @@ class Codegen:
         code = self.code
         self.graph_call.compile(self)
         self.locks.emit_handlers(self)
-        return self.asm.assemble(
+        made = self.asm.assemble(
             code.co_name,
             code.co_qualname,
             code.co_filename,
@@ -273,6 +273,8 @@ class Codegen:
             (),
             code.co_freevars,
         )
+        self.graph_call.release(made)
+        return made
 
     def start_again(self) -> None:
         """Return what the original returns for the arguments of the frame."""

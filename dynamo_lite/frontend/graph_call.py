@@ -7,6 +7,7 @@ Invariant: the backend is called when all other code is there (`compile`): nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from bytecode import Instr
@@ -17,7 +18,6 @@ from dynamo_lite.guards.source import is_handed_over
 from dynamo_lite.isa.codec import make_instr
 from dynamo_lite.isa.eager_fallback import take_place
 from dynamo_lite.isa.lift import NULL_FIRST
-from dynamo_lite.isa.resume import is_resumed
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
@@ -43,11 +43,10 @@ class GraphCallSite:
         self.handed: list[GuardNode] = []
         self._results = ""  # the local that holds them
         self._position = -1  # index in asm.items of the instruction that loads the compiled graph
-        self._args = (
-            -1,
-            -1,
-        )  # indices of the first and behind the last instruction that calls it with the arguments pushed
+        self._end = -1  # index behind the last instruction of the call
         self._dropped: list[str] = []  # variables that the program binds anew or deletes while the graph would run
+        self._own: list[str] = []
+        self._boxed: Any = None  # what lets go of the inputs while it runs
         self._failed = cg.asm.label()  # where its exceptions go
 
     def emit(self, cg: Codegen, roots: list[Any], frames: Sequence[Frame]) -> None:
@@ -64,9 +63,8 @@ class GraphCallSite:
         for source in given:
             cg.load_source(source)
         cg.shared = set()
-        first = len(asm.items)
         asm.call(len(given))
-        self._args = (first, len(asm.items))
+        self._end = len(asm.items)
         asm.end_try()
         self._results = cg.new_local()
         asm.store_fast(self._results)
@@ -91,36 +89,33 @@ class GraphCallSite:
         compiled, on_failure = self._compile_graph(cg.tr.graph)
         sources = self._sources(cg)
         handed = tuple(i for i, source in enumerate(sources) if self._is_handed_over(cg, source))
-        boxed = self._release_inputs(cg, len(sources) - len(handed), on_failure)
-        self.value = GraphCall(boxed or compiled, len(sources), handed, on_failure, boxed is not None)
+        self._note_dropped(cg)
+        self._boxed = side.boxed_call(on_failure, cg.code) if self._dropped else None
+        self.value = GraphCall(compiled, len(sources), handed, on_failure)
         cg.asm.items[self._position] = make_instr("LOAD_CONST", self.value)
-        self._emit_handler(cg, self.value)
+        self._emit_handler(cg)
 
-    def _release_inputs(self, cg: Codegen, n_given: int, on_failure: Any) -> Any:
-        """Give the graph's inputs to it in a list, and let go of the variables that the program drops while the graph runs. What to
-        call with the list; None where the frame holds its inputs until the graph has ended."""
-        asm, items = cg.asm, cg.asm.items
-        first, end = self._args
-        loaded = {item.arg for item in items[end:] if isinstance(item, Instr) and item.name in _LOADS_FAST}
-        dropped = [name for name in self._dropped if name not in loaded]
-        boxed = side.release_inputs(on_failure, cg.code) if dropped else None
-        if boxed is None:
-            return None
-        behind = items[end:]
-        del items[first:]
-        # Locals of our own that the inputs were loaded through hold parts of what is dropped.
-        own = {str(item.arg) for item in items if isinstance(item, Instr) and item.name == "STORE_FAST"} - loaded
-        for name in [*dropped, *sorted(own)]:
-            asm.delete_fast(name)
-        asm.build_list(n_given)
-        asm.call(1)
-        items += behind
-        return boxed
+    def _note_dropped(self, cg: Codegen) -> None:
+        """Of the variables that the program drops while the graph runs, keep those that nothing loads behind it, with those of our own that
+        the inputs were loaded through, which hold parts of what is dropped."""
+        items = cg.asm.items
+        loaded = {item.arg for item in items[self._end :] if isinstance(item, Instr) and item.name in _LOADS_FAST}
+        self._dropped = [name for name in self._dropped if name not in loaded]
+        if self._dropped:
+            before = (item for item in items[: self._end] if isinstance(item, Instr))
+            self._own = sorted({str(item.arg) for item in before if item.name == "STORE_FAST"} - loaded)
+
+    def release(self, code: CodeType) -> None:
+        """Let the call in the finished code release what its variables have dropped."""
+        if self.value is None or self._boxed is None:
+            return
+        slots = [code.co_varnames.index(name) for name in (*self._dropped, *self._own) if name in code.co_varnames]
+        self.value.release(self._boxed, tuple(slots))
 
     def _dropped_variables(self, cg: Codegen, roots: list[Any], frames: Sequence[Frame]) -> list[str]:
         """The arguments with tensors of which nothing is left when the trace ends: the program has bound their variables anew, or deleted
-        them. Only resume functions own their arguments: callers of others hold what they pass (`Python/ceval.c`, C callables)."""
-        if not is_resumed(cg.code) or cg.locks.taking is not None:
+        them."""
+        if cg.locks.taking is not None:
             return []
         root = cg.tr.root
         frame, arguments = root.frame, root.arguments
@@ -136,20 +131,19 @@ class GraphCallSite:
         held = {id(vt) for vt in cg.tr.lifetimes.reachable(kept)}
         return [name for slot, name in candidates if id(arguments[slot]) not in held]
 
-    def _emit_handler(self, cg: Codegen, graph: GraphCall) -> None:
+    def _emit_handler(self, cg: Codegen) -> None:
         """The graph has raised: the frame starts again as the original, or the error goes on."""
         asm = cg.asm
         passed_on = asm.label()
         asm.set_location(cg.code.co_firstlineno)
         asm.place(self._failed)
         cg.locks.emit_release(cg)
-        if not graph.boxed:
-            asm.load_const(GraphFailed)
-            asm.check_exc_match()
-            asm.jump_if(False, passed_on)
-            asm.pop_top()
-            cg.start_again()
-            asm.place(passed_on)
+        asm.load_const(GraphFailed)
+        asm.check_exc_match()
+        asm.jump_if(False, passed_on)
+        asm.pop_top()
+        cg.start_again()
+        asm.place(passed_on)
         cg.load_callable(take_place)
         asm.copy(3)
         asm.call(1)

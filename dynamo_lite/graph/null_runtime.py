@@ -66,10 +66,8 @@ def _unreachable(*args: object) -> NoReturn:
 
 
 new_graph = EmptyGraph
-compile_graph = write_graph = read_graph = released_again = _unreachable
-release_inputs = tracer = refuse_symbolic_trace = forget = hide_code = write_ambient = check_ambient = recipe_of = (
-    _nothing
-)
+compile_graph = write_graph = read_graph = boxed_again = _unreachable
+boxed_call = tracer = refuse_symbolic_trace = forget = hide_code = write_ambient = check_ambient = recipe_of = _nothing
 capture_is_off = concerns_torch = has_foreign_slots = holds_tensors = _never
 modes_aside = modes_back = nullcontext
 write_guard = _write_function

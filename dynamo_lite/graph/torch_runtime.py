@@ -250,19 +250,15 @@ def _boxed_forward_of(gm: torch.fx.GraphModule) -> BoxedCallable:
     return boxed_form(forward) or one_by_one(forward)
 
 
-def release_inputs(failure: GraphFailure, root: CodeType) -> BoxedCallable | None:
+def boxed_call(failure: GraphFailure, root: CodeType) -> BoxedCallable | None:
     """The function that runs the graph of this failure with a list of its inputs, and lets go of each when it is done with it; None if the
     frame, whose code is `root`, may have to start again, or its program to catch an error."""
-    if failure.boxed is None or may_raise(failure.gm, root):
-        return None
-    failure.has_released = True
-    return failure.boxed
+    return None if failure.boxed is None or may_raise(failure.gm, root) else failure.boxed
 
 
-def released_again(failure: GraphFailure, compiled: Callable[..., Any]) -> BoxedCallable:
+def boxed_again(failure: GraphFailure) -> BoxedCallable | None:
     """The same for a frame of which an earlier process has found that it can let go of its inputs."""
-    failure.has_released = True
-    return failure.boxed or one_by_one(compiled)
+    return failure.boxed
 
 
 def _protector(graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule) -> Wrapper:

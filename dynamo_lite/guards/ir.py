@@ -14,9 +14,8 @@ from _abc import _abc_subclasscheck, get_cache_token
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
-from weakref import ref
 
-from dynamo_lite._eval_frame import GUARD_KINDS, ClassCheck
+from dynamo_lite._eval_frame import GUARD_KINDS, ClassCheck, Reference
 from dynamo_lite.guards.kinds import *
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags, name_of, qualname_of
 
@@ -264,10 +263,10 @@ class GuardSet:
         for node in self.roots.values():
             # What no guard demands may be the analysis's own, which nobody else keeps; but functions are the program's.
             if node.kind == CONST and (self.is_released(node.arg) or _is_function_of_program(node.arg)):
-                node.kind, node.arg = REFERENT, ref(node.arg)
+                node.kind, node.arg = REFERENT, Reference(node.arg)
         for guard in self.guards:
             if guard.kind in _LOOSE and is_mortal(guard.arg):
-                guard.kind, guard.arg = _LOOSE[guard.kind], ref(guard.arg)
+                guard.kind, guard.arg = _LOOSE[guard.kind], Reference(guard.arg)
 
     def same(self, node_a: GuardNode, node_b: GuardNode, user: User = None) -> None:
         """Require both nodes to lead to one object."""
@@ -371,7 +370,7 @@ class SameMro:
     __slots__ = ("bases",)
 
     def __init__(self, cls: type):
-        self.bases = tuple(map(ref, _mro(cls)))
+        self.bases = tuple(map(Reference, _mro(cls)))
 
     def __call__(self, cls: type) -> bool:
         now = _mro(cls)
@@ -386,11 +385,11 @@ class SameRegistrations:
 
     def __init__(self) -> None:
         self.token: int | None = get_cache_token()
-        self.answers: dict[tuple[ref[type], ref[type]], bool] = {}
+        self.answers: dict[tuple[Reference[type], Reference[type]], bool] = {}
 
     def add(self, abstract: type, cls: type, answer: bool) -> bool:
         """Note an answer; False for one that is known."""
-        key = ref(abstract), ref(cls)
+        key = Reference(abstract), Reference(cls)
         if key in self.answers:
             return False
         self.answers[key] = answer
@@ -405,7 +404,7 @@ class SameRegistrations:
         return True
 
     @staticmethod
-    def _is_same(abstract: ref[type], cls: ref[type], answer: bool) -> bool:
+    def _is_same(abstract: Reference[type], cls: Reference[type], answer: bool) -> bool:
         """A class that is gone cannot be asked about any more."""
         one, other = abstract(), cls()
         return one is None or other is None or _abc_subclasscheck(one, other) is answer

@@ -12,11 +12,10 @@ import functools
 import marshal
 import sys
 import types
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite._eval_frame import Cache, GraphCall, GuardProgram
+from dynamo_lite._eval_frame import Cache, GraphCall, GuardProgram, Reference
 from dynamo_lite.dynamism import dynamic_shapes as shapes
 from dynamo_lite.exc import Refused
 from dynamo_lite.graph import side
@@ -66,7 +65,7 @@ def write(
         "nodes": nodes,
         "program": build_spec(tr.guards, [source for _, source in handed], arguments),
         "handed": (tuple([n for n, _ in handed]), handed_slots([source for _, source in handed])),
-        "boxed": any(type(const) is GraphCall and const.boxed for const in code.co_consts),
+        "dropped": next((const.dropped for const in code.co_consts if type(const) is GraphCall), ()),
         "code": None if code is tr.root.function.__code__ else _write_code(files, code),
         "needs_hook": needs_hook,
         "graph": None if graph is None else side.write_graph(graph, writer, places),
@@ -210,7 +209,7 @@ def _write_code(files: _Files, code: types.CodeType) -> Data:
     return code.replace(co_consts=(), co_filename=""), files(code.co_filename), consts
 
 
-def _referent(files: _Files, reference: weakref.ref[Any]) -> Data:
+def _referent(files: _Files, reference: Reference[Any]) -> Data:
     target = reference()
     if target is None:
         raise Refused("an object that is gone")
@@ -244,7 +243,7 @@ _CONSTANTS = Codec(
         lambda version, code: version.resume_code(code),
         (types.CodeType,),
     ),
-    Form("ref", _referent, lambda version, number: weakref.ref(version.reader(number)), (weakref.ref,)),
+    Form("ref", _referent, lambda version, number: Reference(version.reader(number)), (Reference,)),
     Form(
         "resume",
         _resumed,
@@ -316,13 +315,13 @@ class StoredVersion:
         self.call: Any = None
         self.path: Any = None
         self.positions: tuple[int, ...] = data["handed"][0]  # which of the graph's inputs the guards hand over
-        self.is_boxed: bool = data["boxed"]  # whether the graph lets go of its inputs while it runs
+        self.dropped: tuple[int, ...] = data["dropped"]  # the variables whose objects may die while the graph runs
         self.needs_hook: bool = data["needs_hook"]  # whether the code calls functions that are captured by themselves
         self.hints: dict[Any, Any] = data["hints"]  # the sizes and numbers that were seen
 
     def _argument(self, form: str, *rest: Any) -> Any:
         if form == "weakly":
-            return weakref.ref(self.reader(rest[0]))
+            return Reference(self.reader(rest[0]))
         if form == "nothing":
             return ir.NO_VALUE
         if form in side.GUARD_FORMS:

@@ -126,6 +126,48 @@ def count_references(objects):
     return [weakref.getweakrefcount(o) for o in objects if o.method() == 1]
 
 
+class Hashed:
+    """Says something else when it is asked again."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __hash__(self):
+        self.calls += 1
+        return self.calls // 3
+
+    def method(self):
+        return 1
+
+
+def test_weak_references_of_the_program_are_its_own():
+    """Such a reference keeps the hash of its object. Made anew it asks again, however often guards have met the object."""
+    region = new_region()
+    compiled = region.wrap(lambda value: value.method() + value.calls * 0)
+
+    def hashes(function):
+        value = Hashed()
+        found = []
+        for _ in range(6):
+            function(value)
+            found.append(hash(weakref.ref(value)))
+        return found, value.calls, value in weakref.WeakSet([value])
+
+    assert hashes(compiled) == hashes(Hashed.method)
+
+
+def test_an_object_has_one_reference_of_guards_and_records():
+    value = Plain()
+    for _ in range(3):
+        compiled = new_region().wrap(lambda value: value.method())
+        for _ in range(5):
+            compiled(value)
+    own = weakref.ref(value)
+    assert weakref.getweakrefcount(value) <= 2
+    assert [ref() for ref in weakref.getweakrefs(value)] == [value] * weakref.getweakrefcount(value)
+    assert own is weakref.ref(value)
+
+
 def test_objects_that_come_once_are_not_referenced():
     region = new_region()
 

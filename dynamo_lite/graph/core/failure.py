@@ -74,17 +74,17 @@ class GraphFailure:
         self.protect = protect
         self.checks = checks
         self.boxed = boxed
-        self.has_released = False  # whether the inputs are gone when the graph raises
         # (index of a node, whether an input has a history) → what it leaves when it raises
         self.traces: dict[tuple[int, bool], LeftByTrace] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
 
-    def __call__(self, call: object, error: Exception, args: tuple[Any, ...]) -> Any:
+    def __call__(self, call: object, error: Exception, args: tuple[Any, ...] | None) -> Any:
+        """`args`: None if the graph has let go of its inputs."""
         if isinstance(error, CheckFailed):
             self.checks.failed()
             return self._start_again()
         node = self._failed_node(TRACEBACK.__get__(error))
-        if self.has_released:
+        if args is None:
             return self._pass_on(error, node, "let go of its inputs")
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
             return self._pass_on(error, node, "called hooks of saved tensors")

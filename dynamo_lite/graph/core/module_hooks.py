@@ -22,6 +22,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn.modules._functions import BackwardHookFunction
 
+from dynamo_lite._eval_frame import Reference
+
 _NONE_NEEDED = (
     "Full backward hook is firing when gradients are computed with respect to module outputs since no inputs require gradients. See "
     "https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook for more details."
@@ -37,7 +39,7 @@ class Registration:
     def __init__(self, module: object, hooks: list[Any], pre_hooks: list[Any]) -> None:
         self.number = next(_numbers)
         self.n_hooks = len(hooks)
-        self._refs = [weakref.ref(value) for value in (module, *hooks, *pre_hooks)]
+        self._refs = [Reference(value) for value in (module, *hooks, *pre_hooks)]
         _registered[self.number] = self
         weakref.finalize(module, _registered.pop, self.number, None)
 

@@ -1,0 +1,192 @@
+/* Inputs of a graph that die while it runs, as they do in eager execution where the program binds their variables anew or deletes them.
+
+   Input: a call of a GraphCall by the code that was made for it; its `dropped` are local variables of that code which nothing reads any
+   more. Output: one list of all inputs, in which `boxed` finds the last references to what these variables held.
+   Invariant: only references are taken of which it is known whose they are, and None takes their places, so that every owner finds what it
+   may read and give back. They are: the variables and the operand stack of the code; what the arguments of its call were bound to; and
+   the operand stack of the caller.
+
+   In eager execution the interpreter moves arguments from there into the frame of a Python function. A callable in C gets a pointer to
+   them, and the caller gives them back after the call. Arguments that come otherwise (from a tuple, from C) have an owner in eager
+   execution too: they are left alone, and so is everything if nothing would die by it. */
+
+#if HAVE_HOOK
+
+/* Where the arguments of a call in progress are, for the graph of its code. One whose arguments are not known hides those of outer calls. */
+typedef struct Loan {
+    GraphCall *graph;             /* borrowed from the code */
+    PyObject **held, **bound;     /* of the caller: None is left there; of call_with_bound(): NULL is */
+    Py_ssize_t n_held, n_bound;
+    struct Loan *outer;
+} Loan;
+
+/* Does the interpreter call this with arguments that lie on the operand stack of its current frame? Layouts of CALL, the arguments last:
+   3.11 and 3.12: NULL, callable, or callable, self; 3.13: callable, NULL, or callable, self. Its C functions get a pointer to self, if
+   there is one, else to the argument behind. They may pass on a part of this array; but then it is not as long as the instruction says,
+   or does not begin behind the callable, which is found there, or lacks the flag (which bound methods do not pass on). */
+static PyObject *
+called_by_interpreter(Frame *frame, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyCodeObject *code = frame == NULL ? NULL : frame_code(frame);
+    if (code == NULL || !(nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET)) {
+        return NULL;
+    }
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf) + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    PyObject *const *first = frame->localsplus + code->co_nlocalsplus, *const *end = first + code->co_stacksize;
+    if ((uintptr_t)args < (uintptr_t)(first + 1) || (uintptr_t)(args + n) > (uintptr_t)end) {
+        return NULL;
+    }
+    int oparg = frame_oparg(frame);
+    if (frame_is_monitored(frame)) {   /* the first argument is read again after the call, to be reported */
+        return NULL;
+    }
+    if (n == oparg + 1) {
+        return args[-1];
+    }
+    enum { CALLABLE = PY_VERSION_HEX >= 0x030D0000 ? -2 : -1 };
+    return n == oparg && args > first + 1 && args[-3 - CALLABLE] == NULL ? args[CALLABLE] : NULL;
+}
+
+static inline int
+is_observed(PyThreadState *tstate)
+{
+    return tstate->c_tracefunc != NULL || tstate->c_profilefunc != NULL;
+}
+
+/* Begin to run an entry for a call of the function `fn`; NULL: for a frame whose caller is not known. */
+static Py_NO_INLINE void
+loan_push(Loan *loan, Thread *thread, Entry *entry, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyThreadState *tstate = PyThreadState_Get();
+    PyObject *callable = fn == NULL || is_observed(tstate) ? NULL
+        : called_by_interpreter(current_frame(tstate), args, nargsf, kwnames);
+    *loan = (Loan){.graph = entry->releasing, .outer = thread->loans};
+    if (callable != NULL && Py_IS_TYPE(callable, &Callable_Type) && ((Wrapper *)callable)->fn == (PyObject *)fn) {
+        loan->held = (PyObject **)args;
+        loan->n_held = PyVectorcall_NARGS(nargsf) + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    }
+    thread->loans = loan;
+}
+
+static inline void
+loan_begin(Loan *loan, Thread *thread, Entry *entry, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (entry->releasing != NULL) {
+        loan_push(loan, thread, entry, fn, args, nargsf, kwnames);
+    }
+}
+
+/* The arguments have been bound to these slots, which hold references too. */
+static inline void
+loan_bind(Loan *loan, Thread *thread, PyObject **slots, Py_ssize_t n)
+{
+    if (thread->loans == loan) {
+        loan->bound = slots;
+        loan->n_bound = n;
+    }
+}
+
+static inline void
+loan_end(Loan *loan, Thread *thread)
+{
+    if (thread->loans == loan) {
+        thread->loans = loan->outer;
+    }
+}
+
+static Py_ssize_t
+times_in(PyObject *object, PyObject *const *items, Py_ssize_t n)
+{
+    Py_ssize_t times = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        times += items[i] == object;
+    }
+    return times;
+}
+
+static void
+leave_none(PyObject **items, Py_ssize_t n)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        Py_XSETREF(items[i], Py_NewRef(Py_None));
+    }
+}
+
+/* Would something that a variable has dropped die? */
+static int
+is_last_holder(GraphCall *graph, Frame *frame, const Loan *loan, PyObject *const *given)
+{
+    int n_locals = frame_code(frame)->co_nlocals;
+    for (int i = 0; i < graph->n_dropped; i++) {
+        PyObject *value = graph->dropped[i] < n_locals ? frame->localsplus[graph->dropped[i]] : NULL;
+        if (value == NULL) {
+            return 0;
+        }
+        if (Py_REFCNT(value) == times_in(value, frame->localsplus, n_locals) + times_in(value, given, graph->n_given)
+                + times_in(value, loan->held, loan->n_held) + times_in(value, loan->bound, loan->n_bound)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* What the call in progress lends a graph, which is called once; NULL: its own code does not call it, or for the second time. */
+static const Loan *
+loan_take(Thread *thread, GraphCall *graph)
+{
+    for (Loan **link = &thread->loans; *link != NULL; link = &(*link)->outer) {
+        if ((*link)->graph == graph) {
+            const Loan *loan = *link;
+            *link = loan->outer;
+            return loan;
+        }
+    }
+    return NULL;
+}
+
+/* The inputs in one list, if something dies by that; else NULL, perhaps with an exception. */
+static PyObject *
+graph_release(Thread *thread, GraphCall *graph, PyObject *const *given, size_t nargsf)
+{
+    PyThreadState *tstate = PyThreadState_Get();
+    Frame *frame = current_frame(tstate);
+    const Loan *loan = loan_take(thread, graph);
+    if (loan == NULL || is_observed(tstate) || called_by_interpreter(frame, given, nargsf, NULL) != (PyObject *)graph
+        || !is_last_holder(graph, frame, loan, given)) {
+        return NULL;
+    }
+    Handover *handover = graph->n_handed == 0 ? NULL : handover_take(thread, graph);
+    PyObject *inputs = handover == NULL && graph->n_handed > 0 ? NULL : PyList_New(graph->n_given + graph->n_handed);
+    for (int i = 0; inputs != NULL && i < graph->n_given; i++) {
+        PyList_SET_ITEM(inputs, graph->given[i], given[i]);
+        ((PyObject **)given)[i] = Py_NewRef(Py_None);
+    }
+    for (int k = 0; inputs != NULL && k < graph->n_spans; k++) {
+        for (int i = graph->handed[k].first; i < graph->handed[k].first + graph->handed[k].n; i++) {
+            PyList_SET_ITEM(inputs, i, Py_NewRef(handover->room[1 + i]));
+        }
+    }
+    if (handover != NULL) {
+        handover_free(handover);
+    }
+    if (inputs == NULL) {
+        return NULL;
+    }
+    leave_none(loan->held, loan->n_held);
+    for (Py_ssize_t i = 0; i < loan->n_bound; i++) {
+        Py_CLEAR(loan->bound[i]);
+    }
+    for (int i = 0; i < graph->n_dropped; i++) {
+        leave_none(&frame->localsplus[graph->dropped[i]], 1);
+    }
+    return inputs;
+}
+
+#else
+
+typedef struct {char unused;} Loan;
+#  define loan_begin(...) ((void)0)
+#  define loan_bind(...) ((void)0)
+#  define loan_end(...) ((void)0)
+
+#endif
