@@ -35,6 +35,7 @@ GRAPH_RANGE = "dynamo_lite::graph "
 FUNCTION_RANGE = "dynamo_lite::function "
 CAPTURE_RANGE = "dynamo_lite::capture"
 
+BETWEEN_GRAPHS = "between graphs (breaks)"
 MAX_EVENTS = 2000
 """Calls of functions and graphs that are kept one by one, for the timeline."""
 
@@ -114,20 +115,32 @@ class Coverage(OfFrames):
     @property
     def time_share(self) -> float:
         """The part of the time in compiled functions that is spent in graphs, 0 to 1."""
-        seconds = sum(function.seconds for function in self.functions)
-        return sum(function.graph_seconds for function in self.functions) / seconds if seconds else 0.0
+        return self.graph_seconds / self.seconds if self.seconds else 0.0
 
     @property
-    def rest_of_time(self) -> str:
-        """Where the time in compiled functions goes that is not spent in graphs; empty without graphs."""
-        seconds = sum(function.seconds for function in self.functions)
+    def graph_seconds(self) -> float:
+        """The time in graphs while compiled functions run."""
+        return sum(function.graph_seconds for function in self.functions)
+
+    @property
+    def seconds(self) -> float:
+        """The time in compiled functions, captures left out."""
+        return sum(function.seconds for function in self.functions)
+
+    @property
+    def outside_graphs(self) -> list[tuple[str, float]]:
+        """What of the time in compiled functions is not spent in graphs, in seconds, the longest first."""
         spent: Counter[str] = Counter()
         for function in self.functions:
             for (before, after), gap in function.gaps.items():
                 spent[_part_of_time(before, after)] += gap.seconds
-        parts = [
-            f"{share / seconds:.1%} {part}" for part, share in spent.most_common() if seconds and share > seconds / 1000
-        ]
+        return spent.most_common()
+
+    @property
+    def rest_of_time(self) -> str:
+        """Where the time in compiled functions goes that is not spent in graphs; empty without graphs."""
+        seconds = self.seconds
+        parts = [f"{share / seconds:.1%} {part}" for part, share in self.outside_graphs if share > seconds / 1000]
         return "the rest of the time: " + ", ".join(parts) if parts and self.graphs else ""
 
     def __str__(self) -> str:
@@ -140,7 +153,7 @@ def _part_of_time(before: int | None, after: int | None) -> str:
         return "in calls without a graph"
     if before is None:
         return "before the first graph (guards, Python)"
-    return "behind the last graph (Python)" if after is None else "between graphs (breaks)"
+    return "behind the last graph (Python)" if after is None else BETWEEN_GRAPHS
 
 
 class Measurement:

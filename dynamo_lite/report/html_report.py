@@ -20,7 +20,8 @@ from dynamo_lite.exc import many
 from dynamo_lite.messages import short_path
 
 from .coverage import MAX_EVENTS, Coverage
-from .page import duration, page_of
+from .page import page_of
+from .timeline import KINDS, duration
 
 
 def environment(*folders: str) -> Any:
@@ -53,6 +54,7 @@ def render(coverage: Coverage, title: str | None = None) -> str:
             version_of_package=__version__,
             versions=[("Python", platform.python_version()), ("torch", torch.__version__)],
             max_events=MAX_EVENTS,
+            kinds=KINDS,
         )
     )
 

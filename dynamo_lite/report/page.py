@@ -18,7 +18,9 @@ from dynamo_lite.record import FrameRecord, Function, GraphRecord, OfFrames
 
 from .call_tree import CalledFunction, tree_of
 from .costs import BreakCost, break_costs
-from .coverage import Coverage, FrameText, FunctionCoverage
+from .coverage import BETWEEN_GRAPHS, Coverage, FrameText, FunctionCoverage
+from .recompiles import Difference, RecompiledFunction, differences, recompiled_functions
+from .timeline import Timeline, timelines
 
 MAX_GUARD_LINES = 400
 MAX_SOURCE_LINES = 600
@@ -26,8 +28,8 @@ MAX_CALLS = 100
 """Calls in the tree of one function that are shown with their source: those with the most operators."""
 MAX_DEPTH = 30
 """Calls within calls that are shown."""
-MAX_BARS = 1500
-"""Bars of the timeline."""
+MAX_GRAPHS = 200
+"""Graphs in the table of graphs: those with the most time."""
 
 CAPTURED, BROKEN, EAGER = "captured", "broken", "eager"
 NO_TEXT = FrameText([], "", [])
@@ -94,7 +96,7 @@ class VersionView:
     graphs: list[GraphView]
     guards: str
     guards_left_out: int
-    differences: list[tuple[str, str, str, str]]
+    differences: list[Difference]
 
 
 @dataclass
@@ -132,13 +134,25 @@ class BreakView:
 
 
 @dataclass
-class TimeBar:
-    """A bar of the timeline: its place and width in percent, and its text."""
+class BackendView:
+    """A backend: its graphs, the time in them, and what compiling them took."""
 
-    lane: str
-    left: float
-    width: float
+    name: str
+    graphs: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
+
+
+@dataclass
+class PartOfTime:
+    """A part of the time in compiled functions and in compiling them. `kind` gives its colour, `section` is where there is more of it."""
+
+    kind: str
     text: str
+    seconds: float
+    percent: float
+    section: str
 
 
 @dataclass
@@ -148,15 +162,12 @@ class Page:
     coverage: Coverage
     functions: list[FunctionView]
     breaks: list[BreakView]
-    recompiles: list[VersionView]
-    backends: list[tuple[str, int]]
-    timeline: list[TimeBar]
-    timeline_seconds: float
-    bars_left_out: int
-
-    @property
-    def seconds(self) -> float:
-        return sum(function.seconds for function in self.coverage.functions)
+    recompiles: list[RecompiledFunction]
+    backends: list[BackendView]
+    graphs: list[tuple[str, GraphRecord]]
+    """Function and graph, those with the most time first."""
+    parts: list[PartOfTime]
+    timelines: list[Timeline]
 
 
 def page_of(coverage: Coverage) -> Page:
@@ -165,19 +176,44 @@ def page_of(coverage: Coverage) -> Page:
         FunctionView(function, [_place(frames, coverage.texts) for frames in _by_place(function.frames)])
         for function in coverage.functions
     ]
-    versions = [version for f in functions for place in f.places for version in place.versions]
-    bars, seconds = _timeline(coverage)
-    shown = sorted(bars, key=lambda bar: -bar.width)[:MAX_BARS]
+    graphs = [(place.name, graph) for f in functions for place in f.places for graph in place.graphs]
     return Page(
         coverage=coverage,
         functions=functions,
         breaks=list(_breaks(coverage)),
-        recompiles=[version for version in versions if version.record.entry_index > 0],
-        backends=Counter(graph.backend for graph in coverage.graphs).most_common(),
-        timeline=shown,
-        timeline_seconds=seconds,
-        bars_left_out=len(bars) - len(shown),
+        recompiles=recompiled_functions(coverage.frames),
+        backends=_backends(coverage.graphs),
+        graphs=sorted(graphs, key=lambda item: -item[1].seconds)[:MAX_GRAPHS],
+        parts=_parts(coverage),
+        timelines=timelines(coverage),
     )
+
+
+def _parts(coverage: Coverage) -> list[PartOfTime]:
+    """Where the time goes, in the order in which a call gets there."""
+    parts = [
+        ("capture", "capturing graphs", sum(frame.trace_seconds for frame in coverage.frames), "frames"),
+        ("backend", "compiling graphs", sum(frame.backend_seconds for frame in coverage.frames), "backends"),
+        ("graph", "in graphs", coverage.graph_seconds, "backends"),
+        *(
+            ("broken", text, seconds, "breaks") if text == BETWEEN_GRAPHS else ("call", text, seconds, "frames")
+            for text, seconds in coverage.outside_graphs
+        ),
+    ]
+    whole = sum(seconds for _, _, seconds, _ in parts) or 1.0
+    return [PartOfTime(kind, text, s, 100 * s / whole, section) for kind, text, s, section in parts if s > whole / 1000]
+
+
+def _backends(graphs: Iterable[GraphRecord]) -> list[BackendView]:
+    """The backends of the graphs, those with the most graphs first."""
+    found: dict[str, BackendView] = {}
+    for graph in graphs:
+        backend = found.setdefault(graph.backend, BackendView(graph.backend))
+        backend.graphs += 1
+        backend.calls += graph.calls
+        backend.seconds += graph.seconds
+        backend.compile_seconds += graph.compile_seconds
+    return sorted(found.values(), key=lambda backend: -backend.graphs)
 
 
 def _by_place(frames: Iterable[FrameRecord]) -> Iterator[list[FrameRecord]]:
@@ -196,11 +232,12 @@ def _place(frames: list[FrameRecord], texts: dict[int, FrameText]) -> PlaceView:
     broken = _broken_lines(frames)
     skipped = all(frame.skipped is not None for frame in frames)
     has_break = any(frame.breaks for frame in frames)
+    has_graph = any(frame.graphs for frame in frames)
     calls, left_out = _calls(root, broken, _shown(root))
     return PlaceView(
         name=name,
         where=f"{short_path(first.filename)}:{first.lineno}",
-        state=EAGER if skipped else BROKEN if has_break else CAPTURED,
+        state=EAGER if skipped or not (has_break or has_graph) else BROKEN if has_break else CAPTURED,
         source=_source(function, root.operators, broken, skipped),
         versions=[_version(frame, texts.get(id(frame), NO_TEXT)) for frame in frames],
         calls=calls,
@@ -272,20 +309,13 @@ def _block(function: Function, last: int) -> tuple[int, list[str]]:
 def _version(frame: FrameRecord, text: FrameText) -> VersionView:
     codes = text.graphs or [""] * len(frame.graphs)
     guards = text.guards.strip().splitlines()
-    failures = frame.nearest.failures if frame.nearest is not None else []
     return VersionView(
         record=frame,
         graphs=[GraphView(g, code.strip(), _bars(g)) for g, code in zip(frame.graphs, codes, strict=False)],
         guards="\n".join(guards[:MAX_GUARD_LINES]),
         guards_left_out=max(0, len(guards) - MAX_GUARD_LINES),
-        differences=[(f.path, f.expected, f.found, _user_line(f.user_line)) for f in failures],
+        differences=differences(frame),
     )
-
-
-def _user_line(line: tuple[str, int] | None) -> str:
-    if line is None:
-        return ""
-    return f"{short_path(line[0])}:{line[1]}  {linecache.getline(*line).strip()}"
 
 
 def _bars(graph: GraphRecord) -> list[Bar]:
@@ -298,41 +328,9 @@ def _bars(graph: GraphRecord) -> list[Bar]:
 
 
 def _breaks(coverage: Coverage) -> Iterator[BreakView]:
-    total = sum(function.seconds for function in coverage.functions)
+    total = coverage.seconds
     for cost in break_costs(coverage):
         place = cost.record.user_frame
         lines = format_location(place)[1:] if place is not None else []
         location = "\n".join(line.removeprefix("    ") for line in lines)
         yield BreakView(cost, 100 * cost.seconds / total if total else 0.0, location)
-
-
-def _timeline(coverage: Coverage) -> tuple[list[TimeBar], float]:
-    """Captures, backends, calls of functions and of graphs in time, and how long that is."""
-    spans: list[tuple[str, float, float, str]] = []
-    for frame in coverage.frames:
-        spans.append(("capture", frame.started, frame.trace_seconds, f"capture of {frame.name}"))
-        at = frame.started + frame.trace_seconds
-        for graph in frame.graphs:
-            spans.append(("backend", at, graph.compile_seconds, f"{graph.backend} compiles graph {graph.id}"))
-            at += graph.compile_seconds
-    for event in coverage.events:
-        name = coverage.names[event.number] if event.kind == "function" else f"graph {event.number}"
-        spans.append((event.kind, event.started, event.seconds, name))
-    if not spans:
-        return [], 0.0
-    start = min(at for _, at, _, _ in spans)
-    length = max(at + seconds for _, at, seconds, _ in spans) - start or 1.0
-    return [
-        TimeBar(lane, 100 * (at - start) / length, 100 * seconds / length, f"{text}: {duration(seconds)}")
-        for lane, at, seconds, text in spans
-    ], length
-
-
-def duration(seconds: float) -> str:
-    """Seconds in a unit in which they have one to three digits before the point."""
-    if seconds >= 1000:
-        return f"{seconds:,.0f} s"
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.3g} {unit}"
-    return f"{seconds * 1e6:.1f} µs" if seconds else "0"

@@ -1,7 +1,6 @@
 """The HTML report: what it shows, costs of breaks, escaping, many frames."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 import torch
@@ -11,42 +10,15 @@ from dynamo_lite.__main__ import main
 from dynamo_lite.exc import UserFrame
 from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, Miss
 from dynamo_lite.report.costs import break_costs
-from dynamo_lite.report.coverage import Coverage, FunctionCoverage, Gap, Measurement
-from dynamo_lite.report.page import MAX_DEPTH, duration, page_of
+from dynamo_lite.report.coverage import Coverage, FunctionCoverage, Gap, Measurement, ProfilerEvent
+from dynamo_lite.report.page import MAX_DEPTH, page_of
+from dynamo_lite.report.recompiles import side_by_side
+from dynamo_lite.report.timeline import KINDS, LAST_CALLS, MAX_LANES, duration, timelines
+from tests.helpers import page_structure as structure
 
 pytest.importorskip("jinja2")
 
 from dynamo_lite.report import html_report
-
-VOID = {"meta", "input", "br", "link", "img"}
-
-
-class Checker(HTMLParser):
-    """Every element that is opened is closed; nothing is loaded."""
-
-    def __init__(self):
-        super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.text = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        assert not {"src", "href"} & {name for name, value in attrs if not (value or "").startswith("#")}, attrs
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def checked(page):
-    checker = Checker()
-    checker.feed(page)
-    checker.close()
-    assert checker.open == []
-    return checker
 
 
 def helper(x):
@@ -98,7 +70,7 @@ def test_calls_are_a_tree_without_the_functions_that_only_pass_on():
     assert sorted(inner) == [("Sequential.forward", 4), ("helper", 4)]
     sequential = next(c for c in place.calls[0].calls if c.source.name == "Sequential.forward")
     assert sorted(c.source.name for c in sequential.calls) == ["Linear.forward", "ReLU.forward"]
-    checked(html_report.render(coverage))
+    structure.check(html_report.render(coverage))
 
 
 def broken_below(x):
@@ -156,23 +128,87 @@ def test_the_page():
     assert call.line == fn.__code__.co_firstlineno + 1
     assert "sin" in place.versions[0].graphs[0].code
     assert "def first_failure" in place.versions[0].guards
-    (recompiled, _) = page.recompiles
-    assert [difference[:3] for difference in recompiled.differences] == [("x", "shape (3)", "shape (4)")]
+    (recompiled,) = page.recompiles
+    assert (recompiled.name, len(recompiled.recompiles), recompiled.changed) == ("fn", 2, [("x", 2)])
+    (difference,) = recompiled.recompiles[0].differences
+    assert difference.expected == [("shape (", False), ("3", True), (")", False)]
+    assert difference.found == [("shape (", False), ("4", True), (")", False)]
     (cost,) = page.breaks
     assert cost.cost.passes == 3 and cost.cost.seconds > 0 and cost.location.startswith("if x.sum() < 0:")
-    assert page.backends == [("eager", 4)]
-    assert {bar.lane for bar in page.timeline} == {"capture", "backend", "function", "graph"}
-    assert all(0 <= bar.left and bar.left + bar.width < 100.001 for bar in page.timeline)
+    (backend,) = page.backends
+    assert (backend.name, backend.graphs, backend.calls, len(page.graphs)) == ("eager", 4, 6, 4)
+    assert sum(part.percent for part in page.parts) == pytest.approx(100, abs=1)
+    (cost,) = page.breaks  # on the scale of all the time
+    assert cost.percent == pytest.approx(100 * cost.cost.seconds / coverage.seconds)
+    (timeline,) = page.timelines
+    (lane,) = timeline.lanes
+    assert lane.name == "fn" and {bar.kind for bar in lane.bars} == set(KINDS)
+    assert all(0 <= bar.left and bar.left + bar.width < 100.001 for bar in lane.bars)
 
     text = html_report.render(coverage, "a <title>")
-    checker = checked(text)
-    assert checker.tags.count("script") == 1 and "<script>alert" not in text
+    checker = structure.check(text)
+    assert "#graph-0" in text and checker.tags.count("script") == 1 and "<script>alert" not in text
     assert "a &lt;title&gt;" in text and "http" not in re.sub(r"http-equiv", "", text)
     assert any("alert(1)" in part for part in checker.text)
 
 
+def scaled(x, kind, factor=1.0):
+    return x * len(kind) + factor
+
+
+def test_recompiles_are_grouped_and_folded():
+    kinds = ["a", "b", "c"]
+    coverage = measured(scaled, *((torch.ones(3), kind) for kind in kinds))
+    coverage.functions += measured(fn, (torch.ones(3),), (torch.ones(4),)).functions
+    text = html_report.render(coverage)
+    structure.check(text)
+    groups = re.findall(r'<details class="panel fold-panel recompiled".*?</details>', text, re.DOTALL)
+    assert len(groups) == 2 and not any('recompiled" open' in group for group in groups)
+    (group,) = [group for group in groups if "<b>scaled</b>" in group]
+    assert "2 recompiles" in group and "<code>kind</code> changed 2 times" in group
+    assert re.search(r"<mark>&#39;a&#39;</mark>.*<mark>&#39;b&#39;</mark>", group, re.DOTALL)
+    assert group.count("if ") == 0 and "test_html.py:" in group  # the line that asks for the guard
+
+
+@pytest.mark.parametrize(
+    "expected, found, left, right",
+    [
+        ("shape (8, 3)", "shape (8, 4)", ["3"], ["4"]),
+        ("'layer'", "'max'", ["'layer'"], ["'max'"]),  # not the quotes alone are equal
+        ("keys []", "keys ['a']", [], ["'a'"]),
+    ],
+)
+def test_only_what_differs_is_marked(expected, found, left, right):
+    for pieces, whole, marked in zip(side_by_side(expected, found), (expected, found), (left, right), strict=True):
+        assert "".join(text for text, _ in pieces) == whole
+        assert [text for text, differs in pieces if differs] == marked
+
+
+def test_the_timeline_has_ticks_and_a_lane_for_each_function():
+    names = [f"f{i}" for i in range(MAX_LANES + 2)]
+    functions = [
+        FunctionCoverage(name, calls=1, frames=[FrameRecord(name, "m.py", i, started=float(i), trace_seconds=i + 0.1)])
+        for i, name in enumerate(names)
+    ]
+    events = [ProfilerEvent("function", 1, 50.0 + i, 0.5) for i in range(LAST_CALLS + 2)]
+    whole, last = timelines(Coverage(functions, events=events, names=names))
+    assert [lane.name for lane in whole.lanes] == [*sorted({*names} - {"f0", "f2"}, key=names.index), "2 others"]
+    assert whole.seconds == pytest.approx(56.5)
+    assert [text for _, text in whole.ticks] == ["0", "10 s", "20 s", "30 s", "40 s", "50 s"]
+    assert [round(left, 1) for left, _ in whole.ticks][:3] == [0.0, 17.7, 35.4]
+    assert last.title == f"The last {LAST_CALLS} calls of these" and last.seconds == pytest.approx(4.5)
+    assert [(lane.name, len(lane.bars)) for lane in last.lanes] == [("f1", LAST_CALLS)]
+    assert timelines(Coverage()) == []
+
+
+@pytest.mark.skipif(structure.chromium() is None, reason="no Chromium to lay the page out")
+def test_nothing_is_wider_than_a_phone(tmp_path):
+    coverage = measured(fn, (torch.ones(3),), (torch.ones(4),))
+    assert structure.overflowing(html_report.render(coverage, "a" * 100), tmp_path) == []
+
+
 def test_an_empty_report():
-    checker = checked(html_report.render(Coverage()))
+    checker = structure.check(html_report.render(Coverage()))
     assert any("No compiled function was called." in text for text in checker.text)
 
 
@@ -189,7 +225,7 @@ def test_what_runs_eagerly_and_what_raced():
     bars = [(bar.name, bar.percent, bar.is_chosen) for bar in captured.versions[0].graphs[0].bars]
     assert bars == [("inductor", 25.0, True), ("eager", 100.0, False), ("broken", 0.0, False)]
     text = html_report.render(Coverage([FunctionCoverage("F", calls=1, frames=frames)]))
-    checked(text)
+    structure.check(text)
     assert "The source of gone.py:3 can't be read." in text and "skip_frame no" in text
 
 
@@ -217,7 +253,7 @@ def test_thousands_of_frames():
         for i in range(3000)
     ]
     page = html_report.render(Coverage([FunctionCoverage("many", calls=1, frames=frames)]))
-    assert checked(page).tags.count("details") > 6000 and len(page) < 12e6
+    assert structure.check(page).tags.count("details") > 6000 and len(page) < 12e6
 
 
 @pytest.mark.parametrize(
