@@ -1,23 +1,26 @@
 """The committed results as a page, as plots for the README, and as its table.
 
 Input: the JSON files in `results/`. Output: `results/dashboard.html`, one file; SVG files beside it; the table between marks in README.md.
-Nothing is measured here. `--check` only says whether they are those of the results.
+Nothing is measured here. `--check` only says whether they are those of the results. `--commits` first writes `results/history.json` anew:
+what the results were in the commits that changed them.
 
-    python -m benchmarks.dashboard [--results FOLDER] [--readme FILE] [--check]
+    python -m benchmarks.dashboard [--results FOLDER] [--readme FILE] [--check] [--commits]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from dynamo_lite.report.html_report import environment
 
 from . import plots
 from .common import RESULTS
-from .history import METRICS, OURS, THEIRS, History, Metric, Point, read, sides
+from .history import KEPT, METRICS, OURS, THEIRS, History, Metric, Point, of_commits, read, sides
 
 README = RESULTS.parents[1] / "README.md"
 BEGIN, END = "<!-- results: python -m benchmarks.dashboard -->", "<!-- end of results -->"
@@ -35,7 +38,12 @@ def panels(history: History) -> Iterator[tuple[Metric, list[tuple[str, str]]]]:
         for suite, _ in sides(latest):
             series = history.over_time(name, suite)
             if max(len(points) for points in series.values()) > 1:
-                found.append((f"{suite}, over time", plots.lines(f"{metric.title}: {suite}", series)))
+                found.append(
+                    (
+                        f"{suite}, over commits",
+                        plots.lines(f"{metric.title}: {suite}", series, history.moments(), metric.unit),
+                    )
+                )
         for (of, suite), series in history.ratios.items():
             if of == name and name in ("speedup", "capture") and max(map(len, series.values())) >= 4:
                 how = "dynamo_lite / torch.compile" if name == "capture" else "each model"
@@ -84,13 +92,27 @@ def page(history: History) -> str:
     )
 
 
-def cards(history: History) -> Iterator[tuple[str, str]]:
-    """What is told first: the mean over the suites of the latest results of ours."""
+class Card(NamedTuple):
+    """A headline number: ours, torch.compile's, over how many models, and whether ours is better, if that can be said."""
+
+    title: str
+    ours: str
+    theirs: str
+    models: int
+    is_better: bool | None
+
+
+def cards(history: History) -> Iterator[Card]:
+    """What is told first: the mean over the suites that have latest results of both sides."""
     for name, metric in METRICS.items():
-        ours = [point for point in history.latest(name) if point.side == OURS]
-        if ours:
-            mean = sum(p.value * p.models for p in ours) / sum(p.models for p in ours)
-            yield f"{number(mean)} {metric.unit}", metric.title.lower()
+        by_suite = [{p.side: p for p in points} for _, points in sides(history.latest(name))]
+        both = [suite for suite in by_suite if OURS in suite and THEIRS in suite]
+        models = sum(suite[OURS].models for suite in both)
+        if both:
+            ours, theirs = (sum(s[side].value * s[OURS].models for s in both) / models for side in (OURS, THEIRS))
+            texts = [f"{number(value)} {metric.unit}" for value in (ours, theirs)]
+            better = None if texts[0] == texts[1] else (ours > theirs) == metric.more_is_better
+            yield Card(metric.title, *texts, models, better)
 
 
 def rows(history: History) -> Iterator[tuple[str, str, str, str, str]]:
@@ -137,7 +159,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; status 1 if a file is not that of the results"
     )
+    parser.add_argument("--commits", action="store_true", help=f"write {KEPT} anew, from git")
     options = parser.parse_args(arguments)
+    if options.commits:
+        lines = ",\n".join(json.dumps(point) for point in of_commits(options.results))
+        (options.results / KEPT).write_text(f"[\n{lines}\n]\n")
     history = read(options.results)
     for problem in history.problems:
         print(f"left out: {problem}", file=sys.stderr)

@@ -58,27 +58,37 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[Value]]], width: int =
     return _svg(title, width, y - 8, parts)
 
 
-def lines(title: str, series: Mapping[str, Sequence[tuple[str, float]]], width: int = WIDTH, height: int = 180) -> str:
-    """Values over time; the days are as far apart as there are days with a value."""
+def lines(
+    title: str,
+    series: Mapping[str, Sequence[tuple[str, float]]],
+    moments: Sequence[str],
+    unit: str = "",
+    width: int = WIDTH,
+    height: int = 180,
+) -> str:
+    """Values over time, at some of the moments, whose texts are given in order: of these, those with a value are equally far apart. The
+    last value of a series holds to the end. What follows a comma in the text of a moment is not written below the axis."""
     colours = _colours(series)
-    days = sorted({day for points in series.values() for day, _ in points})
+    with_values = {moment for points in series.values() for moment, _ in points}
+    moments = [moment for moment in moments if moment in with_values]
     largest = max((value for points in series.values() for _, value in points), default=0.0) or 1.0
-    left, top, bottom = 46, 34, height - 24
-    step = (width - left - 24) / max(len(days) - 1, 1)
+    left, top, bottom = 62, 34, height - 24
+    step = (width - left - 24) / max(len(moments) - 1, 1)
     parts = [*_legend(colours, width)]
     for share in (0.0, 0.5, 1.0):
         y = bottom - (bottom - top) * share
         parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{width}" y2="{y:.1f}" stroke="var(--edge)"/>')
-        parts.append(_text(left - 6, y + 4, _short(largest * share), "end"))
-    for day in (days[0], days[-1]) if len(days) > 1 else days:
-        x = left + step * days.index(day)
-        parts.append(_text(x, height - 6, day, "start" if day == days[0] else "end"))
+        parts.append(_text(left - 6, y + 4, f"{_short(largest * share)} {unit}".strip(), "end"))
+    for moment in (moments[0], moments[-1]) if len(moments) > 1 else moments:
+        first = moment == moments[0]
+        parts.append(_text(left if first else width, height - 6, moment.partition(",")[0], "start" if first else "end"))
     for name, points in series.items():
-        at = [(left + step * days.index(d), bottom - (bottom - top) * v / largest, d, v) for d, v in points]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in at)
+        at = [(left + step * moments.index(m), bottom - (bottom - top) * v / largest, m, v) for m, v in points]
+        held = f" {left + step * (len(moments) - 1):.1f},{at[-1][1]:.1f}" if at else ""
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in at) + held
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colours[name]}" stroke-width="2"/>')
-        for x, y, day, value in at:
-            about = escape(f"{name}, {day}: {_short(value)}")
+        for x, y, moment, value in at:
+            about = escape(f"{name}, {moment}: {_short(value)} {unit}".strip())
             parts.append(
                 f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colours[name]}"><title>{about}</title></circle>'
             )
