@@ -121,6 +121,7 @@ class Config(AcceptedKeys):
     debug: bool = False  # internal errors are raised, and tracebacks keep the compiler's own frames
     strict_guards: bool = False  # run the C guard program and its Python mirror on every call, and compare
     timing: bool = False  # print what each compilation took
+    progress: bool = True  # a line about compilations that take long, where stderr is a terminal
     disable: bool = False  # everything runs eagerly
 
     def __setattr__(self, name: str, value: object) -> None:

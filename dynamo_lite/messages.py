@@ -19,10 +19,15 @@ _LIBRARIES = tuple(
 _NOT_USERS = (*_LIBRARIES, os.path.join(os.path.dirname(os.path.abspath(__file__)), ""), "<eval_with_key>", "<frozen")
 
 
+def is_users(filename: str) -> bool:
+    """Whether code of that file is neither ours nor torch's."""
+    return not filename.startswith(_NOT_USERS)
+
+
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the program: that of the innermost frame that is neither ours nor torch's."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_USERS):
+    while frame.f_back is not None and not is_users(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level + 1)
 

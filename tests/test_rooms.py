@@ -11,8 +11,8 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 3_900,
-    "backends": 3_500,
+    ".": 4_100,
+    "backends": 3_600,
     "dynamism": 1_000,
     "frontend": 4_050,
     "graph": 2_150,
@@ -24,7 +24,7 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 2_900,
     "polyfills": 1_650,
-    "report": 4_250,
+    "report": 4_500,
     "testing": 800,
     "tune": 1_650,
     "variables": 150,

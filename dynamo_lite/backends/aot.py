@@ -24,6 +24,7 @@ from dynamo_lite._eval_frame import call_moved
 from dynamo_lite.exc import TRACEBACK
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
 
+from . import late_backward
 from .recurrent import keep_gradients_and_dropout
 from .wrapper_views import put_together_anew
 
@@ -162,6 +163,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     _allow_numbers_of_data(context.fake_mode)
     with tracing(context), _without_hooks():
         compiled = compiler(graph, [*fakes, *(fakes[at].size(dim) for at, dim in sizes)])
+    late_backward.expect(context, gm)
     return _as_captured(compiled, sizes, len(unused))
 
 

@@ -7,6 +7,7 @@ Invariant: each run begins with what those before it have learned (`Facts`) and 
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Sequence
 from gc import disable as gc_disable
@@ -33,6 +34,7 @@ from dynamo_lite.exc import (
     StateChanged,
     UnfitSizes,
     Unsupported,
+    many,
 )
 from dynamo_lite.graph import side
 from dynamo_lite.guards.mirror import Comparison, explain_miss
@@ -41,6 +43,8 @@ from dynamo_lite.interp import ops as _ops  # noqa: F401  (fills the handler tab
 from dynamo_lite.interp.frame import GraphBreak
 from dynamo_lite.interp.resumption import raises_again
 from dynamo_lite.isa.typeobject import qualname_of
+from dynamo_lite.messages import short_path
+from dynamo_lite.progress import shown
 from dynamo_lite.record import STATS, BreakRecord, GraphRecord
 from dynamo_lite.variables import register_models as _families  # noqa: F401  (registers the models)
 from dynamo_lite.variables.builtin.slice import open_ranges
@@ -99,19 +103,22 @@ class Analysis:
         """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""
         with side.modes_aside():  # which see what is asked of tensors
             hints = hints_of(self.region.hints, self.fn, self.values)
-        for _ in range(MAX_RUNS):
-            with side.modes_aside():
-                tr = Trace(self.region, self.call, self.facts, hints)
-                try:
-                    entry = self._attempt(tr)
-                except Restart as restart:
-                    entry = None
-                    self._restarted(restart, tr)
-                finally:
-                    tr.state.restore()
-                    tr.release()
-            if entry is not None:
-                return entry
+        with shown(f"capturing {self.record.name} ({short_path(self.record.filename)}:{self.record.lineno})") as tell:
+            for _ in range(MAX_RUNS):
+                with side.modes_aside():
+                    tr = Trace(self.region, self.call, self.facts, hints)
+                    tell(functools.partial(_operators, tr.graph))
+                    try:
+                        entry = self._attempt(tr)
+                    except Restart as restart:
+                        entry = None
+                        self._restarted(restart, tr)
+                    finally:
+                        tell("")
+                        tr.state.restore()
+                        tr.release()
+                if entry is not None:
+                    return entry
         return self._eager_entry(Trace(self.region, self.call, Facts(), hints))
 
     def _restarted(self, restart: Restart, tr: Trace) -> None:
@@ -358,6 +365,10 @@ class Analysis:
         self.record.backend_seconds += graph_record.compile_seconds
         self.record.graphs.append(graph_record)
         return compiled, on_failure
+
+
+def _operators(graph: Any) -> str:
+    return many(graph.op_count, "operator") if graph.op_count else ""
 
 
 def _forget_frames(error: BaseException) -> None:

@@ -23,10 +23,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from dynamo_lite.backends.aot import FLOATS, forget_sources, raised_by_operator
 from dynamo_lite.backends.registry import backend_name, call_backend
 from dynamo_lite.config import config
-from dynamo_lite.exc import ORIGINALS, Restart, RunsEagerly, brief
+from dynamo_lite.exc import ORIGINALS, Restart, RunsEagerly, brief, many
 from dynamo_lite.guards import tensor_class
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, dictoffset_of, flags
 from dynamo_lite.messages import warn_user
+from dynamo_lite.progress import place_of, shown
 from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
 
 from .builder import GraphBuilder
@@ -203,7 +204,7 @@ def compile_graph(
         env.begin_backend()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         try:
-            with closed():
+            with closed(), shown(functools.partial(_under_way, gm, record)):
                 compiled = _compile(graph, gm, backend, fullgraph, kept, env)
             _restart_if_exhausted(env)
         finally:
@@ -221,6 +222,11 @@ def compile_graph(
         gm, record, fullgraph, protect, graph.passes.checks, None if boxed is None else protect(boxed)
     )
     return protect(function), failure, record
+
+
+def _under_way(gm: torch.fx.GraphModule, record: GraphRecord) -> str:
+    """What is compiled, for the line of progress."""
+    return f"graph {record.id}, {many(record.op_count, 'operator')}, {record.backend} ({place_of(gm)})"
 
 
 def _boxed(graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule, function: Any) -> BoxedCallable | None:

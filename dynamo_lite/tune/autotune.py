@@ -11,9 +11,7 @@ import os
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +22,7 @@ from dynamo_lite.backends.registry import candidates, lookup_backend, requiremen
 from dynamo_lite.config import config
 from dynamo_lite.exc import first_line
 from dynamo_lite.messages import warn_user
+from dynamo_lite.progress import place_of, shown, terminal
 from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.warm_cache.store import directory
 
@@ -96,7 +95,7 @@ class Tuning:
 
     def _race(self) -> Callable[..., Any]:
         compilers = {name: self._compiler(name) for name in self.names if name != "eager"}
-        with _progress(f"dynamo_lite: racing {len(compilers)} backends for {self._graph()}") as tell:
+        with shown(f"racing {len(compilers)} backends for {self._graph()}") as tell:
             race = Race(self.gm, self.examples, self.training, tell)
             choice = race.run(compilers, self.seconds)
         self._decide(choice)
@@ -143,7 +142,7 @@ class Tuning:
             self._note(_eager(result))
             return
         self._decide(result)
-        if _is_terminal():
+        if terminal() is not None:
             text = f"{result.backend} is chosen for {self._graph()}: {result.speedup:.2f}x eager execution"
             print(f"dynamo_lite: {text}", file=sys.stderr, flush=True)
 
@@ -183,17 +182,6 @@ class Tuning:
 
 def _eager(text: str) -> Choice:
     return Choice("eager", 1.0, [("eager", None, text)])
-
-
-def place_of(gm: GraphModule) -> str:
-    """The program's line of the first operator of a graph."""
-    for node in gm.graph.nodes:
-        found = re.fullmatch(
-            r'\s*File "(.*)", line (\d+), in (.*)', (node.meta.get("stack_trace") or "").rpartition("\n")[2]
-        )
-        if found is not None:
-            return f"{os.path.basename(found[1])}:{found[2]} in {found[3]}"
-    return "no line known"
 
 
 # Options.
@@ -261,21 +249,3 @@ def reset() -> None:
 autotune.reset = reset  # type: ignore[attr-defined]
 autotune.validate = validate  # type: ignore[attr-defined]
 setattr(autotune, FLOATS, "items")
-
-# Progress, for a person at a terminal.
-
-
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Callable[[str], None]]:
-    """A line that stays as long as the block runs, where the package rich is installed; the yielded function changes its end."""
-    if not _is_terminal() or find_spec("rich") is None:
-        yield lambda text: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(title) as status:
-        yield lambda text: status.update(f"{title}: {text}")

@@ -12,9 +12,11 @@ import shutil
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dynamo_lite.progress import place_of
+
 from . import portable
 from .apart import RaceApart
-from .autotune import default_candidates, place_of, seconds_of, store_at
+from .autotune import default_candidates, seconds_of, store_at
 from .key import graph_key
 from .results import Choice
 from .verify import CannotCopy, Inputs, wants_gradients
