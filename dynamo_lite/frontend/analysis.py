@@ -331,8 +331,6 @@ class Analysis:
             program = build_program(tr.guards)
         else:
             program = build_program(tr.guards, codegen.graph_call.value, codegen.graph_call.handed)
-            if codegen.locks.taking is not None:
-                codegen.locks.taking.program = program
         return self._entry_of(tr.guards, program, code, needs_hook)
 
     def _entry_of(self, guards: Any, program: Any, code: CodeType, needs_hook: bool) -> Any:

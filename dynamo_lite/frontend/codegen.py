@@ -31,7 +31,6 @@ from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from .finalizers import held_at_break
 from .graph_break import BreakEmitter, operand_count
 from .graph_call import GraphCallSite
-from .locks import LockScope
 from .replay import Replay
 from .resume_call import is_constant_value, is_null, load_suspended, state_of
 
@@ -61,7 +60,6 @@ class Codegen:
         self.in_progress: set[int] = set()
         self.replay = Replay()
         self.graph_call = GraphCallSite(self, compile_graph)
-        self.locks = LockScope(self)
         self.names = 0
         self.needed_after: set[int] = set()  # id(tracker) of what resume functions get
 
@@ -155,7 +153,6 @@ class Codegen:
         self.begin([result])
         self.load(result)
         self.replay.emit(self)
-        self.locks.give_back(self)
         self.asm.return_value()
         return self.assemble()
 
@@ -177,7 +174,6 @@ class Codegen:
             self.tr.graph.output(vt)
         self.tr.graph.part_gradients([(frame.code, frame.globals.value) for frame in frames])
         self.tr.graph.finish()
-        self.locks.take(self)
         for vt in numbers:
             self.hold(vt)  # before anything runs that might change what it is computed from
         for node in self.tr.graph.paths_to_read():
@@ -259,7 +255,6 @@ class Codegen:
         """The code object, with the original's signature. The backend is called here: nothing can fail after it."""
         code = self.code
         self.graph_call.compile(self)
-        self.locks.emit_handlers(self)
         made = self.asm.assemble(
             code.co_name,
             code.co_qualname,
@@ -336,7 +331,6 @@ class Codegen:
         for vt in roots:
             self.hold(vt)
         self.replay.emit(self)
-        self.locks.give_back(self)
 
     def _release(self, needed: list[Any], after: list[Any]) -> None:
         """Drop references whose objects the program would see alive while the breaking instruction runs: arguments (those in `needed` are

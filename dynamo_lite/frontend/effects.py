@@ -26,7 +26,6 @@ class SideEffects:
     Attributes:
         changes: how many changes there were of objects that existed before.
         cached: results of functions with a cache that were followed.
-        locks: models of the locks from outside that the frame takes, in the order of the first time.
         provisos: conditions that can be checked once it is known which objects escape; `check(tr, escaping)` raises where one fails.
         profilers: models of the profilers that the traced code has begun and not yet ended.
     """
@@ -36,7 +35,6 @@ class SideEffects:
         self.mutations: list[VariableTracker] = []
         self.changes = 0
         self.cached: list[Any] = []
-        self.locks: list[Any] = []
         self.provisos: list[Any] = []
         self.profilers: list[Any] = []
 

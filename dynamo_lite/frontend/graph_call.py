@@ -57,8 +57,8 @@ class GraphCallSite:
         self._position = len(asm.items) + NULL_FIRST
         cg.load_callable(None)
         sources = self._sources(cg)
-        given = [s for s in sources if not self._is_handed_over(cg, s)]
-        self.handed = [s for s in sources if self._is_handed_over(cg, s)]
+        given = [s for s in sources if not is_handed_over(s)]
+        self.handed = [s for s in sources if is_handed_over(s)]
         cg.shared = _shared_prefixes(given)
         for source in given:
             cg.load_source(source)
@@ -72,10 +72,6 @@ class GraphCallSite:
     def _sources(self, cg: Codegen) -> list[GuardNode]:
         return [i.source for i in cg.tr.graph.inputs]
 
-    def _is_handed_over(self, cg: Codegen, node: GuardNode) -> bool:
-        """Whether the guards pass a value to the graph. Where a lock is taken between the two, it is read again."""
-        return not cg.tr.effects.locks and is_handed_over(node)
-
     def load_result(self, cg: Codegen, index: int) -> None:
         """Push one output of the graph."""
         cg.asm.load_fast(self._results)
@@ -88,7 +84,7 @@ class GraphCallSite:
             return
         compiled, on_failure = self._compile_graph(cg.tr.graph)
         sources = self._sources(cg)
-        handed = tuple(i for i, source in enumerate(sources) if self._is_handed_over(cg, source))
+        handed = tuple(i for i, source in enumerate(sources) if is_handed_over(source))
         self._note_dropped(cg)
         self._boxed = side.boxed_call(on_failure, cg.code) if self._dropped else None
         self.value = GraphCall(compiled, len(sources), handed, on_failure)
@@ -115,8 +111,6 @@ class GraphCallSite:
     def _dropped_variables(self, cg: Codegen, roots: list[Any], frames: Sequence[Frame]) -> list[str]:
         """The arguments with tensors of which nothing is left when the trace ends: the program has bound their variables anew, or deleted
         them."""
-        if cg.locks.taking is not None:
-            return []
         root = cg.tr.root
         frame, arguments = root.frame, root.arguments
         bound = [
@@ -137,7 +131,6 @@ class GraphCallSite:
         passed_on = asm.label()
         asm.set_location(cg.code.co_firstlineno)
         asm.place(self._failed)
-        cg.locks.emit_release(cg)
         asm.load_const(GraphFailed)
         asm.check_exc_match()
         asm.jump_if(False, passed_on)

@@ -28,7 +28,6 @@ from .bodies import Body
 from .core import modes
 from .core.arguments import MODELS
 from .core.autograd import first_between, may_ask_inside
-from .core.failure import is_own
 from .core.fake import Propagator
 from .core.nested_int import NewNestedInts
 from .core.nodes import NODE_MAKERS, NodeFactory, NodeMeta, is_removable, let_go, placeholder_name, set_meta
@@ -235,13 +234,6 @@ class GraphBuilder:
     def returns_gradients(self) -> bool:
         """Whether a result takes part in autograd outside of the graph."""
         return any(map(requires_grad, self.outputs))
-
-    @property
-    def runs_foreign_code(self) -> bool:
-        """Whether it calls operators and functions that are not torch's own, which may do anything."""
-        modules: list[Any] = [self.module, *self.bodies.values()]
-        graphs = [m.graph for root in modules for m in root.modules() if isinstance(m, GraphModule)]
-        return any(n.op == "call_function" and not is_own(n.target) for graph in graphs for n in graph.nodes)
 
     # -- the end
 

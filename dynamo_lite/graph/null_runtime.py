@@ -19,7 +19,6 @@ class EmptyGraph:
 
     is_empty = True
     op_count = 0
-    runs_foreign_code = False
     inputs: tuple[Any, ...] = ()
     outside = SimpleNamespace(int_if_dynamic=lambda value, source: None, float_if_dynamic=lambda value, source: None)
     """Numbers are constants."""

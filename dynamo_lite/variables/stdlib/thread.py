@@ -1,10 +1,7 @@
-"""Locks: those that the traced code makes, and those from outside.
+"""Locks that the traced code makes. Every operation on one from outside breaks the graph.
 
 Input: nothing, or a real lock. Output: `LockVariable`.
-Invariant: nobody else has a lock made here before the frame ends, so acquiring one never waits. A lock from outside that the frame
-acquires and releases is acquired by generated code, for the whole of the frame (`frontend.locks`): only where the frame waits for it
-without a time-out, and releases it itself. A question that tells whether the lock is free breaks the graph, and so does a second lock
-that the program does not hold at the same time.
+Invariant: nobody else has a lock made here before the frame ends, so acquiring one never waits.
 Mirrors `Modules/_threadmodule.c`.
 """
 
@@ -13,7 +10,7 @@ from __future__ import annotations
 import _thread
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import is_true
 from dynamo_lite.variables.protocol.base import MISSING, Plain, VariableTracker
@@ -32,38 +29,24 @@ LOCK_TYPES: tuple[type, ...] = (_thread.RLock, _thread.LockType)
 
 
 class LockVariable(NativeVariable):
-    """A `_thread.RLock` or `_thread.lock`; `count` is how often the frame holds it, `saved` the break that taking it here saves."""
+    """A `_thread.RLock` or `_thread.lock`; `count` is how often the frame holds it."""
 
     cls: type = Plain()
     value: Any = Plain(MISSING)
     count: int = Plain(0, init=False)
-    saved: Unsupported
 
     def acquire(self, tx: Frame, blocking: bool) -> VariableTracker:
         """Take it, or not if it is a taken lock that is not to be waited for."""
         if self.count and self.cls is not _thread.RLock:
             return boolean(False) if not blocking else unsupported("call-c-function", "waiting for a lock")
-        if self.source is not None and not self.count:
-            self._enlist(tx)
+        self.require_known()
         self.count += 1
         return TRUE
 
-    def _enlist(self, tx: Frame) -> None:
-        """Have generated code take it."""
-        tr = tx.tr
-        self.saved = Unsupported("call-c-function", f"a lock from outside: {self.describe()}")
-        self.saved.break_step, self.saved.user_stack = tr.thread.failing_step(), tr.thread.user_stack()
-        if self in tr.effects.locks:
-            return
-        if not all(lock.count for lock in tr.effects.locks):
-            raise self.saved
-        tr.effects.locks.append(self)
-        tr.heap.process_bound = "a lock"
-
     def require_known(self) -> None:
         """Raise `Unsupported` if somebody else may hold it."""
-        if self.source is not None and not self.count:
-            unsupported("call-c-function", f"the state of a lock from outside: {self.describe()}")
+        if self.source is not None:
+            unsupported("call-c-function", f"a lock from outside: {self.describe()}")
 
     def release(self, tx: Frame) -> VariableTracker:
         """Give it back once."""
@@ -112,10 +95,7 @@ for _cls in LOCK_TYPES:
     ) -> VariableTracker:
         if not is_none(timeout):
             return unsupported("call-c-function", "acquire() with a timeout")
-        waits = is_true(tx, blocking)
-        if not waits:
-            self.require_known()
-        return self.acquire(tx, waits)
+        return self.acquire(tx, is_true(tx, blocking))
 
     @method(_cls.__enter__)
     def lock_enter(tx: Frame, self: LockVariable, /) -> VariableTracker:
