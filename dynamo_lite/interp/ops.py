@@ -20,14 +20,7 @@ from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.set import SetVariable
 from dynamo_lite.variables.builtin.slice import SliceVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.generators.coroutine import (
-    get_aiter,
-    get_anext,
-    get_awaitable,
-    remembers_origin,
-)
 from dynamo_lite.variables.generators.generator import (
-    COROUTINE,
     GeneratorVariable,
     send,
     stop_iteration_error,
@@ -309,9 +302,8 @@ def _special(f: Frame, obj: VariableTracker, name: str) -> VariableTracker:
     method = f.tr.lookup_special(f, obj, name)
     if method is not None:
         return method
-    protocol = "asynchronous context manager" if name.startswith("__a") else "context manager"
     missed = f" (missed {name} method)" if name.endswith("exit__") else ""
-    f.raises(TypeError, f"'{abstract.type_name(obj)}' object does not support the {protocol} protocol{missed}")
+    f.raises(TypeError, f"'{abstract.type_name(obj)}' object does not support the context manager protocol{missed}")
 
 
 # -- operators
@@ -443,8 +435,6 @@ def yield_value(f: Frame, i: Instr) -> VariableTracker:
 @op(Op.RETURN_GENERATOR)
 def return_generator(f: Frame, i: Instr) -> VariableTracker:
     f.generator = GeneratorVariable(f)
-    if f.generator.kind is COROUTINE and remembers_origin(f):
-        f.needs_real_callers("frame-introspection", "a coroutine that remembers who made it")
     return f.generator
 
 
@@ -462,26 +452,12 @@ def cleanup_throw(f: Frame, i: Instr) -> None:
 
 
 @op(Op.GET_AWAITABLE)
-def get_awaitable_(f: Frame, i: Instr) -> None:
-    f.stack[-1] = get_awaitable(f, f.stack[-1], i.arg)
-
-
 @op(Op.GET_AITER)
-def get_aiter_(f: Frame, i: Instr) -> None:
-    f.stack[-1] = get_aiter(f, f.stack[-1])
-
-
 @op(Op.GET_ANEXT)
-def get_anext_(f: Frame, i: Instr) -> None:
-    f.stack.append(get_anext(f, f.stack[-1]))
-
-
 @op(Op.END_ASYNC_FOR)
-def end_async_for(f: Frame, i: Instr) -> None:
-    exc = f.stack.pop()
-    if not issubclass(exc.python_type(), StopAsyncIteration):
-        raise ObservedException(exc)
-    f.stack.pop()
+@op(Op.BEFORE_ASYNC_WITH)
+def in_coroutine(f: Frame, i: Instr) -> None:
+    unsupported("async", f.code.co_qualname)
 
 
 # -- building
@@ -712,7 +688,7 @@ def intrinsic(name: str) -> Callable[[Any], Any]:
 @intrinsic("STOPITERATION_ERROR")
 def stopiteration_error(f: Frame, exc: VariableTracker) -> VariableTracker:
     """`stopiteration_error` of intrinsics.c."""
-    return stop_iteration_error(f, f.code.co_flags, exc)
+    return stop_iteration_error(f, exc)
 
 
 @op(Op.CALL_INTRINSIC)
@@ -733,18 +709,9 @@ def call_intrinsic_2(f: Frame, i: Instr) -> None:
 
 @op(Op.BEFORE_WITH)
 def before_with(f: Frame, i: Instr) -> None:
-    _enter(f, "__enter__", "__exit__")
-
-
-@op(Op.BEFORE_ASYNC_WITH)
-def before_async_with(f: Frame, i: Instr) -> None:
-    _enter(f, "__aenter__", "__aexit__")
-
-
-def _enter(f: Frame, enter_name: str, exit_name: str) -> None:
     manager = f.stack[-1]
-    enter = _special(f, manager, enter_name)
-    exit_ = _special(f, manager, exit_name)
+    enter = _special(f, manager, "__enter__")
+    exit_ = _special(f, manager, "__exit__")
     f.stack[-1:] = [exit_, f.call(enter, [])]
 
 

@@ -17,7 +17,7 @@ from .builtin.list import ListVariable
 from .builtin.odict import DefaultDictVariable, OrderedDictVariable
 from .builtin.set import FrozenSetVariable, SetVariable
 from .builtin.tuple import TupleVariable
-from .generators import coroutine, foreign_generator, generator  # noqa: F401
+from .generators import foreign_generator, generator  # noqa: F401
 from .objects import (  # noqa: F401
     atom,
     build_class,

@@ -1,4 +1,4 @@
-"""Models of generators and coroutines: suspended frames, made in the traced code or outside.
+"""Models of generators: suspended frames, made in the traced code or outside.
 
 Entry: `generator.GeneratorVariable`. Tests: `tests/variables/`.
 """

@@ -43,7 +43,7 @@ class ForeignGeneratorVariable(PlainObject):
         return self
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
-        return self.follow(tx)._iternext(tx)
+        return self.follow(tx).tp_iternext(tx)
 
     def follow(self, tx: Frame) -> GeneratorVariable:
         """The model that runs. Breaks the graph for one that has started."""

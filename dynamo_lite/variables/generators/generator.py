@@ -1,8 +1,8 @@
-"""Generators and coroutines: suspended frames of the traced program.
+"""Generators: suspended frames of the traced program. Coroutines break the graph where they are made.
 
-Input: a frame that has reached RETURN_GENERATOR. Output: `GeneratorVariable`; `send` for `yield from` and `await`.
+Input: a frame that has reached RETURN_GENERATOR. Output: `GeneratorVariable`; `send` for `yield from`.
 Invariant: a generator runs only when asked to; the exceptions it handles are its own, on top of those of whoever resumes it.
-Mirrors the generator and coroutine parts of `Objects/genobject.c`.
+Mirrors the generator part of `Objects/genobject.c`.
 """
 
 from __future__ import annotations
@@ -45,25 +45,8 @@ class ExcState:
         self.previous: ExcState | None = None
 
 
-class Kind:
-    """The names that the three types of suspended frames use."""
-
-    def __init__(self, cls: type, word: str, prefix: str) -> None:
-        self.cls = cls
-        self.word = word
-        self.prefix = prefix
-
-
-GENERATOR = Kind(types.GeneratorType, "generator", "gi_")
-COROUTINE = Kind(types.CoroutineType, "coroutine", "cr_")
-
-
-def _kind(flags: int) -> Kind:
-    return COROUTINE if flags & inspect.CO_COROUTINE else GENERATOR
-
-
 class GeneratorVariable(PlainObject):
-    """A generator or coroutine made by the traced code. `suspended` is set by YIELD_VALUE; `frame` is None once finished."""
+    """A generator made by the traced code. `suspended` is set by YIELD_VALUE; `frame` is None once finished."""
 
     frame: Any = Plain()
     names: dict[str, VariableTracker] = Plain(factory=dict, init=False)
@@ -72,38 +55,25 @@ class GeneratorVariable(PlainObject):
 
     def __post_init__(self) -> None:
         frame = self.frame
-        if frame.code.co_flags & inspect.CO_ASYNC_GENERATOR:
-            unsupported("async", f"async generator {frame.code.co_qualname}")
+        if frame.code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            unsupported("async", frame.code.co_qualname)
         # Before RETURN_GENERATOR the arguments that closures share have been put into cells.
         self.arguments = [
             v.content if isinstance(v, CellVariable) else v for v in frame.locals[: frame.lifted.first_free_slot]
         ]
         self.function = frame.function
-        self.kind = _kind(frame.code.co_flags)
-        # A real coroutine may note the frames that make it: all of them have to be real.
-        self.made_at = frame.eager_step() if self.kind is COROUTINE else frame.tr.thread.failing_step(frame.parent)
+        self.made_at = frame.tr.thread.failing_step(frame.parent)
         frame.tr.lifetimes.generators[id(self)] = self
 
-    def python_type(self) -> type:
-        return self.kind.cls
+    cls = types.GeneratorType
 
     def describe(self) -> str:
-        return f"{self.kind.word} {self.function.describe()}"
+        return f"generator {self.function.describe()}"
 
-    @property
-    def is_awaitable(self) -> bool:
-        """True for a coroutine, or a generator that `types.coroutine` has marked as one."""
-        return self.kind is COROUTINE or bool(self.function.code.co_flags & inspect.CO_ITERABLE_COROUTINE)
+    def tp_iter(self, tx: Frame) -> VariableTracker:
+        return self
 
-    @property
-    def tp_iter(self) -> Any:
-        return (lambda tx: self) if self.kind is GENERATOR else None
-
-    @property
-    def tp_iternext(self) -> Any:
-        return self._iternext if self.kind is GENERATOR else None
-
-    def _iternext(self, tx: Frame) -> VariableTracker | None:
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         finished, value = self.resume(tx, NONE)
         if not finished:
             return value
@@ -116,16 +86,14 @@ class GeneratorVariable(PlainObject):
     # -- running
 
     def resume(
-        self, tx: Frame, value: VariableTracker, exc: VariableTracker | None = None, closing: bool = False
+        self, tx: Frame, value: VariableTracker, exc: VariableTracker | None = None
     ) -> tuple[bool, VariableTracker]:
         """`gen_send_ex2`: run to the next yield (False, value) or to the end (True, return value); `exc` is thrown in."""
         if not self.started and self.frame is not None and exc is None and value.value is not None:
-            tx.raises(TypeError, f"can't send non-None value to a just-started {self.kind.word}")
+            tx.raises(TypeError, "can't send non-None value to a just-started generator")
         if self.running:
-            tx.raises(ValueError, f"{self.kind.word} already executing")
+            tx.raises(ValueError, "generator already executing")
         if self.frame is None:
-            if self.kind is COROUTINE and not closing:
-                tx.raises(RuntimeError, "cannot reuse already awaited coroutine")
             if exc is not None:
                 raise ObservedException(exc)
             return True, NONE
@@ -133,7 +101,7 @@ class GeneratorVariable(PlainObject):
             result = self._run(tx, value, exc)
         except ObservedException as observed:
             self.frame = None
-            replacement = stop_iteration_error(tx, self.function.code.co_flags, observed.exc)
+            replacement = stop_iteration_error(tx, observed.exc)
             if replacement is observed.exc:
                 raise
             raise ObservedException(replacement) from None
@@ -223,13 +191,13 @@ class GeneratorVariable(PlainObject):
             except ObservedException as observed:
                 exc = observed.exc
         try:
-            finished, value = self.resume(tx, NONE, exc or make_exception(tx, GeneratorExit, []), True)
+            finished, value = self.resume(tx, NONE, exc or make_exception(tx, GeneratorExit, []))
         except ObservedException as observed:
             if issubclass(observed.exc.python_type(), (GeneratorExit, StopIteration)):
                 return NONE
             raise
         if not finished:
-            tx.raises(RuntimeError, f"{self.kind.word} ignored GeneratorExit")
+            tx.raises(RuntimeError, "generator ignored GeneratorExit")
         return value if CLOSE_RETURNS else NONE
 
     def _meanwhile(self, function: Any, *args: Any) -> Any:
@@ -241,7 +209,7 @@ class GeneratorVariable(PlainObject):
             self.running = False
 
     def delegate(self) -> VariableTracker | None:
-        """`_PyGen_yf`: what a suspended `yield from` or `await` is waiting for."""
+        """`_PyGen_yf`: what a suspended `yield from` is waiting for."""
         frame = self.frame
         if frame is None or self.running or not self.suspended or not frame.cur:
             return None
@@ -249,10 +217,8 @@ class GeneratorVariable(PlainObject):
 
     def ends_with_effects(self) -> bool:
         """True if CPython would do something visible when the last reference goes away (`_PyGen_Finalize`)."""
-        if self.frame is None:
+        if self.frame is None or not self.started:
             return False
-        if not self.started:
-            return self.kind is COROUTINE
         lifted = self.frame.lifted
         delegate = self.delegate()
         if delegate is not None and not isinstance(delegate, GeneratorVariable) and not is_plain_iterator(delegate):
@@ -279,13 +245,9 @@ class GeneratorVariable(PlainObject):
         if self.names or self.running:
             unsupported("generator-escapes", self.describe())
         if self.started and self.frame is not None:
-            if self.kind is not GENERATOR:
-                self.refuse_to_escape()
             cg.load_suspended(self.frame)
             return
         if self.frame is None:
-            if self.kind is not GENERATOR:
-                self.refuse_to_escape()
             cg.load_callable(finished_generator)
             for name in (self.function.code.co_name, self.function.code.co_qualname):
                 cg.load_const(name)
@@ -390,12 +352,11 @@ def close_iterator(tx: Frame, delegate: VariableTracker) -> None:
         tx.call(closer, [])
 
 
-def stop_iteration_error(tx: Frame, flags: int, exc: VariableTracker) -> VariableTracker:
-    """The RuntimeError that replaces a StopIteration that leaves the body of a generator with these code flags; any other exception as it
-    is."""
+def stop_iteration_error(tx: Frame, exc: VariableTracker) -> VariableTracker:
+    """The RuntimeError that replaces a StopIteration that leaves the body of a generator; any other exception as it is."""
     if not issubclass(exc.python_type(), StopIteration):
         return exc
-    error = make_exception(tx, RuntimeError, [ConstantVariable(f"{_kind(flags).word} raised StopIteration")])
+    error = make_exception(tx, RuntimeError, [ConstantVariable("generator raised StopIteration")])
     error.set_cause(tx, exc)
     error.put(tx, "__context__", exc)
     return error
@@ -505,12 +466,12 @@ def finish(tx: Frame, finished: bool, value: VariableTracker) -> VariableTracker
     return raise_stop_iteration(tx, value) if finished else value
 
 
-@method(types.GeneratorType.send, types.CoroutineType.send)
+@method(types.GeneratorType.send)
 def generator_send(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
     return finish(tx, *native(tx, self).resume(tx, value))
 
 
-@method(types.GeneratorType.throw, types.CoroutineType.throw)
+@method(types.GeneratorType.throw)
 def generator_throw(tx: Frame, self: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
     if not 1 <= len(args) <= 3:
         try:
@@ -530,7 +491,7 @@ def generator_next(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return generator_send(tx, self, NONE)
 
 
-@method(types.GeneratorType.close, types.CoroutineType.close)
+@method(types.GeneratorType.close)
 def generator_close(tx: Frame, self: VariableTracker, /) -> VariableTracker:
     return native(tx, self).close(tx)
 
@@ -553,8 +514,6 @@ _MEMBERS = {
     "code": lambda tx, self: ConstantVariable(self.function.code),
     "frame": _frame,
     "yieldfrom": lambda tx, self: self.delegate() or NONE,
-    "await": lambda tx, self: self.delegate() or NONE,
-    "origin": lambda tx, self: unsupported("frame-introspection", "the origin of a coroutine"),
 }
 
 
@@ -574,17 +533,16 @@ def _set_name(name: str) -> Any:
     return write
 
 
-def _register_members(kind: Kind) -> None:
-    for name, descriptor in kind.cls.__dict__.items():
+def _register_members() -> None:
+    for name, descriptor in types.GeneratorType.__dict__.items():
         if type(descriptor) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
             continue
-        read = _MEMBERS.get(name.removeprefix(kind.prefix)) or _name_member(name)
+        read = _MEMBERS.get(name.removeprefix("gi_")) or _name_member(name)
         setter = _set_name(name) if name.startswith("__") else None
         getset(descriptor, setter)(lambda tx, self, d=descriptor, r=read: _parts(self, d, tx, r))
 
 
-for _each in (GENERATOR, COROUTINE):
-    _register_members(_each)
+_register_members()
 
 
 # -- delegation
@@ -593,9 +551,7 @@ for _each in (GENERATOR, COROUTINE):
 def yield_from_iter(tx: Frame, v: VariableTracker) -> VariableTracker:
     """GET_YIELD_FROM_ITER."""
     if v.python_type() is types.CoroutineType:
-        if not tx.code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE):
-            tx.raises(TypeError, "cannot 'yield from' a coroutine object in a non-coroutine generator")
-        return v
+        unsupported("async", "a coroutine after `yield from`")
     return v if isinstance(v, GeneratorVariable) else get_iter(tx, v)
 
 

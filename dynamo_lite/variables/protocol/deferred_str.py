@@ -238,18 +238,13 @@ def default_text(tx: Frame, vt: VariableTracker) -> VariableTracker:
 
 
 def named_text(tx: Frame, kind: str, vt: VariableTracker) -> VariableTracker:
-    """`<function f at 0x…>`, and the same of generators and coroutines."""
+    """`<function f at 0x…>`, and the same of generators."""
     return joined(tx, [f"<{kind} ", get_attr(tx, vt, "__qualname__"), " at ", address(tx, vt), ">"])
-
-
-def _kind_of_generator(word: str) -> Any:
-    return lambda tx, vt: named_text(tx, f"{word} object", vt)
 
 
 TEXTS: dict[Any, Any] = {
     object.__repr__: default_text,
     types.FunctionType.__repr__: lambda tx, vt: named_text(tx, "function", vt),
-    types.GeneratorType.__repr__: _kind_of_generator("generator"),
-    types.CoroutineType.__repr__: _kind_of_generator("coroutine"),
+    types.GeneratorType.__repr__: lambda tx, vt: named_text(tx, "generator object", vt),
 }
 """`__repr__` of a type whose instances are told by their address → (frame, object) -> its text."""
