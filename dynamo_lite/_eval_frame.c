@@ -187,29 +187,6 @@ module_set_region(PyObject *Py_UNUSED(module), PyObject *region)
     return previous != NULL ? (PyObject *)previous : Py_NewRef(Py_None);
 }
 
-/* Assignment to __class__ refuses `type` itself: that is the one case in which this is needed. */
-static PyObject *
-module_set_metaclass(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
-{
-    if (nargs != 2 || !PyType_Check(args[0]) || !PyType_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "set_metaclass() takes a class and a metaclass");
-        return NULL;
-    }
-    PyTypeObject *old = Py_TYPE(args[0]);
-    PyTypeObject *meta = (PyTypeObject *)args[1];
-    if (old->tp_base != meta || old->tp_basicsize != meta->tp_basicsize || !(old->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
-        PyErr_SetString(PyExc_TypeError, "the class must be made by a plain subclass of the metaclass");
-        return NULL;
-    }
-    if (meta->tp_flags & Py_TPFLAGS_HEAPTYPE) {
-        Py_INCREF(meta); /* instances own their heap type */
-    }
-    Py_SET_TYPE(args[0], meta);
-    Py_DECREF(old);
-    PyType_Modified((PyTypeObject *)args[0]);
-    Py_RETURN_NONE;
-}
-
 static PyObject *
 module_program_recursion_limit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
@@ -281,8 +258,6 @@ static PyMethodDef module_methods[] = {
      "and of each call of a graph, graphs(graph_call, None). What they return, unless None, is called when the call has ended."},
     {"call_by_slot", module_call_by_slot, METH_O,
      "call_by_slot(cls)\n\nMake calls of instances of a class whose `__call__` is a SlotDescriptor cheaper."},
-    {"set_metaclass", (PyCFunction)(void (*)(void))module_set_metaclass, METH_FASTCALL,
-     "set_metaclass(cls, meta)\n\nMake `meta` the type of a class that was made by a plain subclass of `meta`."},
     {NULL}
 };
 

@@ -1,6 +1,6 @@
 """What a trace knows of classes.
 
-Input: attributes that are looked up and stored, class statements of the traced code. Output: tables that `protocol/descr.py` reads.
+Input: attributes that are looked up and stored. Output: tables that `protocol/descr.py` reads.
 Invariant: tables have ids of classes as keys, since a metaclass may make classes unhashable.
 """
 
@@ -17,7 +17,6 @@ class Classes:
     Attributes:
         attributes: (id, name) → what the lookup along the MRO has found.
         written: id of a class from outside → model with its `written` attributes; `written_names`: the names of all these.
-        new: id of the stand-in of a class that the traced code made → model.
         stands: class of a model → class of the objects that stand for it in C code.
         named: classes that the message of the next exception names.
     """
@@ -26,10 +25,5 @@ class Classes:
         self.attributes: dict[tuple[int, str], VariableTracker | None] = {}
         self.written: dict[int, Any] = {}
         self.written_names: set[str] = set()
-        self.new: dict[int, Any] = {}
         self.stands: dict[type, type] = {}
         self.named: list[type] = []
-
-    def is_new(self, value: object) -> bool:
-        """True for what stands for a class that the traced code made."""
-        return id(value) in self.new

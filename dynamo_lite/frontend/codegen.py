@@ -71,11 +71,9 @@ class Codegen:
         return f"__dl_{self.names}"
 
     def load_const(self, value: object) -> None:
-        """Push a real object; for the stand-in of a class that the traced code made, that class. Functions and classes of the
-        program that may go away are not kept by the code: the guards say that they are there."""
-        if id(value) in self.tr.classes.new:
-            self.load(self.tr.classes.new[id(value)])
-        elif (
+        """Push a real object. Functions and classes of the program that may go away are not kept by the code: the guards say that they
+        are there."""
+        if (
             issubclass(type(value), (FunctionType, type))
             and self.tr.guards.is_released(value)
             and not is_module_level(value)
@@ -158,9 +156,7 @@ class Codegen:
 
     def begin(self, roots: list[Any], frames: Sequence[Frame] = ()) -> None:
         """Find what escapes, call the graph, and put everything that stores could disturb into locals. `frames` are those that go on."""
-        # A class is known to its bases even if the program has no other reference to it.
-        made = list(self.tr.classes.new.values())
-        escaping = self.escaping([*roots, *made])
+        escaping = self.escaping(roots)
         self._refuse_dead_generators(escaping)
         for result in self.tr.effects.cached:
             result.check(self.tr.graph, escaping)
@@ -188,7 +184,6 @@ class Codegen:
             self.asm.pop_top()
         if self.tr.effects.mutations or frames:
             self._prefetch(escaping)
-        self._make_classes(made)
 
     def parameters(self) -> tuple[str, ...]:
         """The variables of the frame that are arguments."""
@@ -205,14 +200,6 @@ class Codegen:
         for name in names:
             self.asm.load_fast(name)
         return len(names)
-
-    def _make_classes(self, made: list[VariableTracker]) -> None:
-        """All bare at first, since they may refer to each other; then with their attributes, before anything is made that might use
-        them. A metaclass comes after its instances: its descriptors would be in the way."""
-        for vt in made:
-            self.hold(vt)
-        for vt in reversed(made):
-            self.replay.fill_now(self, vt)
 
     def _refuse_dead_generators(self, escaping: list[Any]) -> None:
         """A generator that waits inside a `try` or `with` runs the end of that block when it dies. Where it has died is not
@@ -234,8 +221,6 @@ class Codegen:
             if is_lazy(vt) or (vt.source is not None and not vt.mutated):
                 continue
             pending.extend(vt.children())
-            if self.tr.classes.new and id(vt.python_type()) in self.tr.classes.new:
-                pending.append(self.tr.classes.new[id(vt.python_type())])
         return list(seen.values())
 
     def _prefetch(self, escaping: list[Any]) -> None:

@@ -37,7 +37,6 @@ from dynamo_lite.graph import side
 from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.record import STATS, BreakRecord, FrameRecord, log
 from dynamo_lite.signals import HandlerRaised, is_lack_of_memory, let_through, relayed
-from dynamo_lite.variables.objects.classes import forget_stand_ins
 from dynamo_lite.variables.protocol import trace_rules
 
 from .analysis import Analysis
@@ -287,7 +286,6 @@ class Region(_eval_frame.Region):
             record.fake_calls = STATS.fake_calls - fake_calls
             record.memo_hits = STATS.memo_hits - memo_hits
             log.add(record)
-            forget_stand_ins()
         return entry
 
 

@@ -129,10 +129,7 @@ def is_held_by_garbage(tr: Trace, result: object) -> bool:
         roots.append(result)
     else:
         roots += held_at_break(tr)
-    held = {
-        id(vt)
-        for vt in _reachable(_holders([*roots, *tr.effects.mutations], {id(made) for made in tr.classes.new.values()}))
-    }
+    held = {id(vt) for vt in _reachable(_holders([*roots, *tr.effects.mutations]))}
     held.update(_held_by_frames(tr, result))
     mortal = [(vt, value) for vt, value in _owned(tr) if id(vt) in held and not _is_harmless(value)]
     if not all(ends_silently(value) for _, value in mortal):
@@ -215,9 +212,8 @@ def held_at_break(tr: Trace) -> list[Any]:
     return found + [vt for frame in tr.thread.frames() for vt in frame.held()]
 
 
-def _holders(roots: list[Any], classes: set[int]) -> list[Any]:
-    """The objects among those that these lead to which are on a reference cycle (new `classes` always are), and what is in the variables of
-    frames in tracebacks."""
+def _holders(roots: list[Any]) -> list[Any]:
+    """The objects among those that these lead to which are on a reference cycle, and what is in the variables of frames in tracebacks."""
     found: list[Any] = []
     state: dict[int, bool] = {}  # id of an object → whether the way to the current one leads through it
     pending = [(vt, False) for vt in roots]
@@ -231,8 +227,6 @@ def _holders(roots: list[Any], classes: set[int]) -> list[Any]:
                 found.append(vt)
             continue
         state[id(vt)] = True
-        if id(vt) in classes:
-            found.append(vt)
         pending.append((vt, True))
         pending += [(child, False) for child in _children(vt)]
         if not is_lazy(vt) and isinstance(vt, TracebackVariable):

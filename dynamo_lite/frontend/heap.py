@@ -168,7 +168,6 @@ class Heap(dict[int, Any]):
             and lookup(type(value), "__hash__") in (object.__hash__, type.__hash__)
             and vt.source is not None
             and vt.source.root.kind == ir.CONST
-            and not self.tr.classes.is_new(value)
         ):
             self.tr.guard(vt.source, ir.IS, value)
             self.bind_to_process("an object's hash")

@@ -24,7 +24,7 @@ from dynamo_lite.variables.builtin.iter import SequenceIteratorVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.set import SetVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.objects import classes, subclass
+from dynamo_lite.variables.objects import subclass
 from dynamo_lite.variables.objects.function import FunctionVariable, MethodVariable, call_handler, call_stand_in
 from dynamo_lite.variables.objects.instance import special
 from dynamo_lite.variables.protocol import abstract, trace_rules
@@ -178,8 +178,6 @@ class Trace:
             return found
         if type(value) in ATOMIC_TYPES:
             return ConstantVariable(value)
-        if issubclass(type(value), type) and id(value) in self.classes.new:
-            return self.classes.new[id(value)]
         found = self.heap.pinned[id(value)] = self.wrap(value, self.constant_source(value))
         return found
 
@@ -213,7 +211,6 @@ class Trace:
     bound_method = staticmethod(MethodVariable)
     native_class = staticmethod(subclass.native_class)
     instance_class = staticmethod(subclass.instance_class)
-    new_class_attribute = staticmethod(classes.new_class_attribute)
     sequence_iterator = staticmethod(SequenceIteratorVariable)
 
     def new_instance(self, tx: Frame, cls: type) -> VariableTracker:
@@ -275,12 +272,6 @@ class Trace:
             return frame.run()
         finally:
             self.thread.depth -= 1
-
-    def run_class_body(self, tx: Frame, body: FunctionVariable, namespace: DictVariable) -> VariableTracker:
-        """Run a class statement's body in its namespace; its `__class__` cell, or None."""
-        frame = Frame(self, body, [], tx, False)
-        frame.class_namespace = namespace
-        return frame.run()
 
     def call_foreign(self, tx: Frame, fn: Any, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         """A callable without bytecode, handler, polyfill or place in the graph."""

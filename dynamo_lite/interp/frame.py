@@ -84,7 +84,6 @@ class Frame:
         "arguments",
         "builtins",
         "caller",
-        "class_namespace",
         "code",
         "cur",
         "direct",
@@ -125,7 +124,6 @@ class Frame:
         self.step = tr.budget.steps
         self.generator: GeneratorVariable | None = None
         self.raised_at: int | None = None
-        self.class_namespace: DictVariable | None = None
         self.snapshot: DictVariable | None = None
 
     # -- services for models (the `tx` protocol)
@@ -179,9 +177,7 @@ class Frame:
         return self.parent.step if self.parent is not None else 0
 
     def frame_locals(self) -> VariableTracker:
-        """`locals()`: the class namespace, or a dictionary of the bound variables (`PyFrame_FastToLocals`)."""
-        if self.class_namespace is not None:
-            return self.class_namespace
+        """`locals()`: a dictionary of the bound variables (`PyFrame_FastToLocals`)."""
         if self.snapshot is None or not LOCALS_ARE_SHARED:
             self.snapshot = DictVariable()
         for slot, name in enumerate(self.lifted.local_names):

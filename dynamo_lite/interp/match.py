@@ -33,7 +33,7 @@ def is_mapping(f: object, subject: VariableTracker) -> ConstantVariable:
 def _collection_flags(f: Any, cls: type) -> int:
     """A class gets one of these flags, and loses the other, when it is registered with an abstract class."""
     found = flags(cls)
-    if not (found & Py_TPFLAGS_IMMUTABLETYPE or f.tr.classes.is_new(cls)):
+    if not found & Py_TPFLAGS_IMMUTABLETYPE:
         for abstract_class in (collections.abc.Sequence, collections.abc.Mapping):
             f.tr.guards.same_answer(abstract_class, cls, issubclass(cls, abstract_class))
     return found

@@ -14,7 +14,6 @@ from typing import Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.canon import N_OPS, Instr, Op
 from dynamo_lite.isa.lift import NULL_FIRST
-from dynamo_lite.polyfills.exceptions import prepare_reraise_star
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.set import SetVariable
@@ -28,7 +27,6 @@ from dynamo_lite.variables.generators.generator import (
 )
 from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.objects.exception_instance import exception_match, raise_varargs
-from dynamo_lite.variables.objects.exceptions import match_group
 from dynamo_lite.variables.objects.function import make_function
 from dynamo_lite.variables.objects.super import super_attribute
 from dynamo_lite.variables.protocol import abstract
@@ -42,8 +40,15 @@ from .call import call_function, call_function_ex
 from .frame import NULL, OPS, ExcInfo, Frame
 from .imports import import_from, import_name, import_star
 
-OPS.extend([None] * N_OPS)
 Handler = Callable[[Frame, Instr], Any]
+
+
+def not_followed(f: Frame, i: Instr) -> None:
+    """Ops of coroutines, and of the bodies of classes and modules."""
+    unsupported("opcode", f"{i.op.name} in {f.code.co_qualname}")
+
+
+OPS.extend([not_followed] * N_OPS)
 
 
 def op(code: Op) -> Callable[[Handler], Handler]:
@@ -159,24 +164,6 @@ def delete_deref(f: Frame, i: Instr) -> None:
     f.locals[i.arg].set(f, None)
 
 
-@op(Op.LOAD_CLASSDEREF)
-def load_classderef(f: Frame, i: Instr) -> None:
-    _from_dict_or_deref(f, f.class_namespace, i)
-
-
-@op(Op.LOAD_FROM_DICT_OR_DEREF)
-def load_from_dict_or_deref(f: Frame, i: Instr) -> None:
-    _from_dict_or_deref(f, f.stack.pop(), i)
-
-
-def _from_dict_or_deref(f: Frame, namespace: DictVariable | None, i: Instr) -> None:
-    found = namespace.lookup(f, ConstantVariable(f.lifted.local_names[i.arg])) if namespace is not None else None
-    value = found if found is not None else f.locals[i.arg].get(f)
-    if value is None:
-        unbound(f, i.arg)
-    f.stack.append(value)
-
-
 # -- names
 
 
@@ -203,40 +190,6 @@ def delete_global(f: Frame, i: Instr) -> None:
         f.raises_naming(NameError, f"name '{i.arg}' is not defined", name=ConstantVariable(i.arg))
 
 
-@op(Op.LOAD_NAME)
-def load_name(f: Frame, i: Instr) -> None:
-    found = f.class_namespace.lookup(f, ConstantVariable(i.arg)) if f.class_namespace is not None else None
-    f.stack.append(found if found is not None else _global(f, i.arg))
-
-
-def _namespace(f: Frame) -> DictVariable:
-    assert f.class_namespace is not None
-    return f.class_namespace
-
-
-@op(Op.STORE_NAME)
-def store_name(f: Frame, i: Instr) -> None:
-    abstract.set_item(f, _namespace(f), ConstantVariable(i.arg), f.stack.pop())
-
-
-@op(Op.DELETE_NAME)
-def delete_name(f: Frame, i: Instr) -> None:
-    if _namespace(f).lookup(f, ConstantVariable(i.arg)) is None:
-        f.raises_naming(NameError, f"name '{i.arg}' is not defined", name=ConstantVariable(i.arg))
-    abstract.set_item(f, _namespace(f), ConstantVariable(i.arg), None)
-
-
-@op(Op.LOAD_LOCALS)
-def load_locals(f: Frame, i: Instr) -> None:
-    f.stack.append(f.class_namespace)
-
-
-@op(Op.LOAD_FROM_DICT_OR_GLOBALS)
-def load_from_dict_or_globals(f: Frame, i: Instr) -> None:
-    found = f.stack.pop().lookup(f, ConstantVariable(i.arg))
-    f.stack.append(found if found is not None else _global(f, i.arg))
-
-
 @op(Op.LOAD_BUILD_CLASS)
 def load_build_class(f: Frame, i: Instr) -> None:
     names = f.globals.builtins
@@ -244,13 +197,6 @@ def load_build_class(f: Frame, i: Instr) -> None:
     if found is None:
         f.raises(NameError, "__build_class__ not found")
     f.stack.append(found)
-
-
-@op(Op.SETUP_ANNOTATIONS)
-def setup_annotations(f: Frame, i: Instr) -> None:
-    key = ConstantVariable("__annotations__")
-    if _namespace(f).lookup(f, key) is None:
-        abstract.set_item(f, _namespace(f), key, DictVariable())
 
 
 # -- attributes
@@ -449,15 +395,6 @@ def cleanup_throw(f: Frame, i: Instr) -> None:
     if not issubclass(exc.python_type(), StopIteration):
         raise ObservedException(f.stack.pop())
     f.stack[-3:] = [ConstantVariable(None), abstract.get_attr(f, exc, "value")]
-
-
-@op(Op.GET_AWAITABLE)
-@op(Op.GET_AITER)
-@op(Op.GET_ANEXT)
-@op(Op.END_ASYNC_FOR)
-@op(Op.BEFORE_ASYNC_WITH)
-def in_coroutine(f: Frame, i: Instr) -> None:
-    unsupported("async", f.code.co_qualname)
 
 
 # -- building
@@ -744,16 +681,7 @@ def check_exc_match(f: Frame, i: Instr) -> None:
 
 @op(Op.CHECK_EG_MATCH)
 def check_eg_match(f: Frame, i: Instr) -> None:
-    rest, match_ = match_group(f, *f.stack[-2:])
-    f.stack[-2:] = [rest, match_]
-    if match_.value is not None:
-        f.tr.thread.exc_info.value = match_
-        next(entry for entry in reversed(f.stack) if type(entry) is ExcInfo).exc = match_
-
-
-@op(Op.PREP_RERAISE_STAR)
-def prep_reraise_star(f: Frame, i: Instr) -> None:
-    f.stack[-2:] = [f.call(f.tr.build_constant_object(prepare_reraise_star), f.stack[-2:])]
+    unsupported("exception-group", "except*")
 
 
 @op(Op.RERAISE)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dynamo_lite.exc import BREAKS
-from dynamo_lite.interp.ops import NULL, OPS
+from dynamo_lite.interp.ops import NULL, OPS, not_followed
 from dynamo_lite.isa import NO_TARGET, Instr, Lifted, LiftError, Op, lift, stack_effect
 from dynamo_lite.isa.canon import TERMINAL
 from dynamo_lite.isa.flow import side_that_goes_on
@@ -287,7 +287,7 @@ class StaticFrame:
 
     def _step(self, instr: Instr) -> None:
         op = instr.op
-        if OPS[op] is None:
+        if OPS[op] is not_followed:
             self.end("opcode", op.name)
         if op in _EVALUATED:
             OPS[op](self, instr)

@@ -20,10 +20,8 @@ from .builtin.tuple import TupleVariable
 from .generators import foreign_generator, generator  # noqa: F401
 from .objects import (  # noqa: F401
     atom,
-    build_class,
     callables,
     cell,
-    classes,
     compiled,
     enum_member,
     exception_instance,

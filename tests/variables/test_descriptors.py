@@ -30,7 +30,7 @@ class TestDescriptors:
             raw = A.__dict__["f"]
             return a.v, a.f, raw.__doc__, type(raw).__name__, A.plain.__doc__
 
-        same(program, whole=True)
+        same(program, breaks=["class-definition"])
 
     @pytest.mark.parametrize(
         "action", [lambda a: a.plain, lambda a: setattr(a, "plain", 1), lambda a: delattr(a, "plain")]

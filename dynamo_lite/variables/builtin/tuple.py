@@ -195,7 +195,7 @@ def tuple_new(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None 
     if real is tuple:
         return new_tuple(tx, cls, iterable)
     items = [] if iterable is None else iterate(tx, iterable)
-    if not tx.tr.classes.is_new(real) and is_plain_subclass(real):
+    if is_plain_subclass(real):
         _guard_class(tx.tr, real)
         return TupleVariable(items, real)
     instance = tx.tr.new_instance(tx, real)
@@ -264,13 +264,6 @@ def tuple_getter_doc(tx: Frame, self: TupleGetterVariable, /) -> VariableTracker
     if self.doc is None:
         self.doc = tx.tr.wrap(self.value.__doc__, tx.tr.source(self.source, ir.ATTR, "__doc__"))
     return self.doc
-
-
-@constructor(TupleGetter)
-def new_tuple_getter(
-    tx: Frame, cls: VariableTracker, index: VariableTracker, doc: VariableTracker, /
-) -> VariableTracker:
-    return TupleGetterVariable(host_value(index), doc)
 
 
 @builds(TupleGetter)

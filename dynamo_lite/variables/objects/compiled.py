@@ -12,12 +12,10 @@ from dynamo_lite import _eval_frame
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker, real_object
-from dynamo_lite.variables.protocol.constant import NONE
 from dynamo_lite.variables.protocol.descr import DescriptorVariable
-from dynamo_lite.variables.protocol.dispatch import builtin, method
+from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.wrap import builds
 
-from .classes import CONVERTED
 from .function import FunctionVariable, MethodVariable
 
 if TYPE_CHECKING:
@@ -57,16 +55,6 @@ _OF_FUNCTION = frozenset(
     {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"}
     | {"__type_params__", "__defaults__", "__kwdefaults__", "__code__", "__globals__", "__builtins__", "__closure__"}
 )
-
-
-@method(_eval_frame.Callable.__set_name__, _eval_frame.UncapturedFunction.__set_name__)
-def function_set_name(
-    tx: Frame, self: VariableTracker, owner: VariableTracker, name: VariableTracker
-) -> VariableTracker:
-    """What a new class calls for the functions in its namespace."""
-    if name.as_python_constant() in CONVERTED:
-        unsupported("class-definition", f"compiled {name.as_python_constant()}")
-    return NONE
 
 
 class NewCompiledVariable(VariableTracker):

@@ -329,13 +329,6 @@ class InstanceVariable(UserSlots):
             value = self.slots[descriptor]
             if value is None and (descriptor in empty or self.source is None):
                 continue
-            if id(descriptor.__objclass__) in cg.tr.classes.new:
-                cg.asm.push_callable(lambda d=descriptor: _load_setter(cg, d))
-                cg.load(self)
-                cg.load(value)
-                cg.asm.call(2)
-                cg.asm.pop_top()
-                continue
             cg.load_callable(descriptor.__delete__ if value is None else descriptor.__set__)
             cg.load(self)
             if value is not None:

@@ -20,15 +20,14 @@ from dynamo_lite.isa.typeobject import dict_of, module_of, mro_of
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.abstract import is_subtype, is_true
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
-from dynamo_lite.variables.protocol.constant import ConstantVariable, boolean, is_none
+from dynamo_lite.variables.protocol.constant import boolean, is_none
 from dynamo_lite.variables.protocol.descr import guarded_lookup, type_attribute, type_lookup
-from dynamo_lite.variables.protocol.dispatch import builtin, method
+from dynamo_lite.variables.protocol.dispatch import builtin, method, refuse
 from dynamo_lite.variables.protocol.native import optional_attr, run
 from dynamo_lite.variables.protocol.slot_functions import UserSlots, special
 
-from .classes import NewTypeVariable
 from .type import TypeVariable
-from .type_new import visible_subclasses
+from .type_new import known_subclasses
 from .weakref import ProxyVariable
 
 if TYPE_CHECKING:
@@ -169,51 +168,7 @@ CHECKS[type.__subclasscheck__] = lambda tx, cls, obj: _recursive_issubclass(tx, 
 # -- abstract base classes
 
 
-@builtin(_abc._abc_init)
-def abc_init(tx: Frame, cls: TypeVariable, /) -> None:
-    """`_abc__abc_init_impl`."""
-    if not isinstance(cls, NewTypeVariable):
-        unsupported("mutation-of-class", f"{cls.describe()}._abc_impl")
-    names = [name for name, value in list(cls.attributes.items.items()) if _is_abstract(tx, value)]
-    for base in mro_of(cls.value)[1:]:
-        for name in getattr(base, "__abstractmethods__", ()) if id(base) not in tx.tr.classes.new else _own(tx, base):
-            found = optional_attr(tx, cls, name)
-            if name not in names and found is not None and _is_abstract(tx, found):
-                names.append(name)
-    try:
-        _abc._abc_init(cls.value)
-    except TypeError as error:
-        tx.raises_like(error)
-    cls.initializers.append(_abc._abc_init)
-    state = cls.value.__dict__["_abc_impl"]
-    cls.attributes.items["_abc_impl"] = cls.untouched["_abc_impl"] = ConstantVariable(state)
-    cls.put(tx, "__abstractmethods__", tx.tr.wrap_new(frozenset(names)))
-
-
-def _own(tx: Frame, base: type) -> Any:
-    found = tx.tr.classes.new[id(base)].own("__abstractmethods__")
-    return [v.value for v in tx.tr.unpack(tx, found)] if found is not None else ()
-
-
-def _is_abstract(tx: Frame, value: VariableTracker) -> bool:
-    flag = optional_attr(tx, value, "__isabstractmethod__")
-    return flag is not None and is_true(tx, flag)
-
-
-@builtin(_abc._abc_register)
-def abc_register(tx: Frame, cls: TypeVariable, subclass: VariableTracker, /) -> VariableTracker:
-    """`_abc__abc_register_impl`."""
-    if not isinstance(subclass, TypeVariable):
-        tx.raises(TypeError, "Can only register classes")
-    if is_subclass(tx, subclass, cls):
-        return subclass
-    if is_subclass(tx, cls, subclass):
-        tx.raises(RuntimeError, "Refusing to create an inheritance cycle")
-    if not isinstance(cls, NewTypeVariable):
-        unsupported("mutation-of-class", f"{cls.describe()}.register()")
-    _abc._abc_register(cls.value, subclass.value)
-    cls.registered.append(subclass)
-    return subclass
+refuse("mutation-of-class", _abc._abc_init, _abc._abc_register)
 
 
 @builtin(_abc._abc_instancecheck)
@@ -266,8 +221,6 @@ def _abc_subclasscheck(tx: Frame, cls: TypeVariable, subclass: VariableTracker) 
 def _guard_answer(tx: Frame, abstract: type, cls: type, answer: bool) -> None:
     """Have the guards ask again, if the answer may be another one: classes are registered at any time, and stay so in this process. A
     version of another process may be for a class that is registered there."""
-    if tx.tr.classes.is_new(abstract) or tx.tr.classes.is_new(cls):
-        return
     if answer and (_is_of_python(abstract, cls) or not _is_by_registration(tx, abstract, cls)):
         return
     tx.tr.guards.same_answer(abstract, cls, answer)
@@ -285,7 +238,7 @@ def _is_by_registration(tx: Frame, abstract: type, cls: type) -> bool:
 def _subclasses(tx: Frame, cls: TypeVariable) -> list[Any]:
     method_ = type_attribute(tx, cls.value, "__subclasses__") or type_attribute(tx, cls.python_type(), "__subclasses__")
     if method_.value is type.__subclasses__:
-        return visible_subclasses(tx, cls.value)
+        return known_subclasses(tx, cls.value)
     found = tx.call(cls.tp_getattro(tx, "__subclasses__"), [])
     if not issubclass(found.python_type(), list):
         tx.raises(TypeError, "__subclasses__() must return a list")

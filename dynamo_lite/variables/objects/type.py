@@ -171,11 +171,7 @@ class TypeVariable(VariableTracker):
     @staticmethod
     def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         """`int | None` at run time."""
-        if is_constant(v, w):
-            return combine(tx, v, w)
-        if all(isinstance(x, TypeVariable) or x.value is None for x in (v, w)):
-            return unsupported("class-definition", "a union with a class made by the traced code")
-        return NOT_IMPLEMENTED
+        return combine(tx, v, w) if is_constant(v, w) else NOT_IMPLEMENTED
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
         return tx.tr.heap.identity_hash(self)

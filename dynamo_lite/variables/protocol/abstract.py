@@ -115,7 +115,7 @@ def class_path(cls: type) -> str:
 def guarded_name(cls: type, read: Callable[[type], Any]) -> Any:
     """One of the names of a class. An assignment to a name does not change the version of the class: a guard reads it at each call."""
     tr, name = running.trace, read(cls)
-    if tr is not None and can_change(cls) and not tr.classes.is_new(cls):
+    if tr is not None and can_change(cls):
         # A metaclass may compute the attribute; without one, C reads it.
         path = (ir.ATTR, _ATTRIBUTES[read]) if type(cls) is type else (ir.CALL, read)
         tr.guard(tr.source(tr.constant_source(cls), *path), ir.EQUALS if type(name) is str else ir.IS, name)
@@ -135,7 +135,7 @@ _ATTRIBUTES: dict[Callable[[type], Any], str] = {
 def known_mro(tx: Frame, cls: type) -> tuple[type, ...] | None:
     """`tp_mro`; a class of the program is to have the same at the next call. None while the class is being made."""
     mro = mro_of(cls)
-    if mro is not None and can_change(cls) and not tx.tr.classes.is_new(cls):
+    if mro is not None and can_change(cls):
         tx.tr.guards.same_mro(cls)
     return mro
 

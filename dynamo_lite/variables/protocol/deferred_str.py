@@ -208,13 +208,7 @@ def unmarked(tx: Frame, text: str, marks: list[LateText]) -> VariableTracker:
 def address(tx: Frame, vt: VariableTracker) -> str:
     """The text of the address of an object that is a constant of the program. Breaks for any other."""
     value = vt.value
-    if (
-        value is MISSING
-        or is_lazy(vt)
-        or vt.source is None
-        or tx.tr.classes.is_new(value)
-        or vt.source.root.kind != ir.CONST
-    ):
+    if value is MISSING or is_lazy(vt) or vt.source is None or vt.source.root.kind != ir.CONST:
         return unsupported("object-identity", f"the address of {vt.describe()}")
     tx.tr.guard(vt.source, ir.IS, value)
     return f"0x{id(value):x}"

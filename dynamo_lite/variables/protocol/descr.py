@@ -64,9 +64,6 @@ def type_attribute(tx: Frame, cls: type, name: str) -> VariableTracker | None:
     if name in tr.classes.written_names:
         result = cache[key] = _written_attribute(tx, cls, name)
         return result
-    if id(cls) in tr.classes.new:
-        result = cache[key] = tr.new_class_attribute(tx, cls, name)
-        return result
     raw = type_lookup(cls, name)
     node = None
     if flags(cls) & Py_TPFLAGS_IMMUTABLETYPE or str(module_of(cls)).startswith(_STAND_INS):
@@ -121,8 +118,6 @@ def own_attribute(tx: Frame, cls: type, name: str) -> VariableTracker:
     writer = tr.classes.written.get(id(cls))
     if writer is not None and name in writer.written:
         return writer.written[name]
-    if id(cls) in tr.classes.new:
-        return tr.new_class_attribute(tx, cls, name)
     raw = dict_of(cls)[name]
     return tr.wrap(raw, tr.source(tr.constant_source(cls), ir.TYPE_ATTR, name))
 

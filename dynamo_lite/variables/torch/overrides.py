@@ -25,12 +25,13 @@ from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
 from dynamo_lite.graph.core.wrapper_tensors import is_followed, is_wrapper
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import lookup, mro_of
+from dynamo_lite.isa.typeobject import lookup, mro_of, qualname_of
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.instance import InstanceVariable
 from dynamo_lite.variables.objects.subclass import PLAIN_BASES
+from dynamo_lite.variables.objects.type import TypeVariable
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, generic_getattr, refuse_finalizer
@@ -38,7 +39,6 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, construct
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
 from .numpy.models import ArrayVariable, tensor_of_array
-from .subclasses.tensor_classes import wanted_class
 from .subclasses.wrapper_tensor import WrapperTensorVariable, build_wrapper
 from .tensor import GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
 from .tensor_slots import guard_slots, with_own_slots
@@ -434,9 +434,16 @@ def build_tensor_subclass(tr: Trace, value: torch.Tensor, source: GuardNode | No
     return vt
 
 
+def wanted_class(cls: VariableTracker) -> type:
+    """The class that a tensor is to be of. Raises `Unsupported` for what is no class."""
+    if not isinstance(cls, TypeVariable):
+        unsupported("tensor-subclass", f"a {qualname_of(cls.python_type())} as the class of a tensor")
+    return cls.as_python_constant()
+
+
 @method(torch.Tensor.as_subclass)
 def as_subclass(tx: Frame, self: TensorVariable, cls: VariableTracker) -> VariableTracker:
-    return as_class(tx, self, wanted_class(tx, cls))
+    return as_class(tx, self, wanted_class(cls))
 
 
 def _below(tx: Frame, op: str, target: object, tensor: TensorVariable) -> TensorVariable:
@@ -471,7 +478,7 @@ def make_subclass(
     require_grad: VariableTracker = FALSE,
     **options: VariableTracker,
 ) -> VariableTracker:
-    wanted = wanted_class(tx, cls)
+    wanted = wanted_class(cls)
     if options or not isinstance(data, TensorVariable) or not _is_overriding_tensor(wanted):
         return unsupported("tensor-subclass", f"{wanted.__module__}.{wanted.__qualname__}")
     _refuse_fake(data, wanted)
@@ -487,7 +494,7 @@ def make_subclass(
 @constructor(torch.Tensor)
 @builtin(_C.TensorBase.__new__)
 def new_tensor(tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-    wanted = wanted_class(tx, cls)
+    wanted = wanted_class(cls)
     plain = [_plain(tx, a) for a in args]
     if wanted is not torch.Tensor and len(plain) == 1 and not kwargs and isinstance(plain[0], TensorVariable):
         return as_class(tx, plain[0], wanted)

@@ -16,7 +16,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.autograd.function import BackwardCFunction, FunctionMeta
+from torch.autograd.function import FunctionMeta
 from torch.fx import GraphModule
 
 from dynamo_lite.exc import unsupported
@@ -27,11 +27,9 @@ from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.markers import is_allowed_in_graph
 from dynamo_lite.polyfills.torch_autograd import Context
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.objects.classes import NewTypeVariable, own_attribute
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
-from dynamo_lite.variables.protocol.dispatch import builtin
-from dynamo_lite.variables.protocol.native import emit_call
+from dynamo_lite.variables.protocol.dispatch import builtin, refuse
 from dynamo_lite.variables.torch.allow_in_graph import call_allowed
 from dynamo_lite.variables.torch.body import (
     BodyPart,
@@ -49,7 +47,6 @@ from dynamo_lite.variables.torch.body import (
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
 if TYPE_CHECKING:
-    from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.interp.frame import Frame
 
 SLUG = "autograd-function"
@@ -88,8 +85,7 @@ class ApplyCall:
     def __init__(self, tx: Frame, cls: VariableTracker, args: list[Any], kwargs: dict[str, Any]) -> None:
         self.tx = tx
         self.cls = cls
-        self.is_new = isinstance(cls, NewTypeVariable)  # then this is the class that stands for it
-        self.real = cls.value if self.is_new else cls.as_python_constant()
+        self.real = cls.as_python_constant()
         self.has_setup = self.real.setup_context is not _Function.setup_context
         scope = tx.tr.graph.scope
         self.transforms = scope.transforms if scope is not None else ()
@@ -115,7 +111,7 @@ class ApplyCall:
     def _with_defaults(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments as `forward` gets them, where `setup_context` is given them as well."""
         function = self.real.forward
-        if self.is_new or not isinstance(function, types.FunctionType):
+        if not isinstance(function, types.FunctionType):
             unsupported(SLUG, f"{self.cls.describe()}, whose forward is no function that existed before")
         try:
             bound = inspect.signature(function).bind(*args, **kwargs)
@@ -398,44 +394,4 @@ def _gradients(tx: Frame, backward: CapturedBody, inputs: list[Any], tensors: li
     return list(gradients.values())
 
 
-# -- classes made by the traced code
-
-
-class BackwardClassVariable(VariableTracker):
-    """The class of the backward nodes of an `autograd.Function` that the traced code makes. torch numbers these
-    classes, so it is made together with the class of the function, and no attribute of it is known before."""
-
-    source = None
-
-    def __init__(self, owner: NewTypeVariable) -> None:
-        self.owner = owner
-
-    def python_type(self) -> type:
-        return type(BackwardCFunction)
-
-    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return unsupported(SLUG, f"{self.owner.describe()}._backward_cls")
-
-    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return self.tp_getattro(tx, "__call__")
-
-    def children(self) -> Any:
-        return (self.owner,)
-
-    def emit_new(self, cg: Codegen) -> None:
-        emit_call(cg, own_attribute, self.owner, ConstantVariable("_backward_cls"))
-
-
-@builtin(FunctionMeta.__init__)
-def init_function_class(tx: Frame, cls: Any, name: object, bases: object, attrs: object) -> None:
-    """`FunctionMeta.__init__`."""
-    if not isinstance(cls, NewTypeVariable):
-        unsupported(SLUG, f"{cls.describe()} is initialised again")
-    backward = BackwardClassVariable(cls)
-    cls.put(tx, "_backward_cls", backward)
-    cls.untouched["_backward_cls"] = backward
-    cls.initializers.append(_make_backward_class)
-
-
-def _make_backward_class(cls: type) -> None:
-    FunctionMeta.__init__(cls, cls.__name__, cls.__bases__, {})
+refuse(SLUG, FunctionMeta.__init__)
