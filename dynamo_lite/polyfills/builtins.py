@@ -12,7 +12,6 @@ from typing import Any
 
 from dynamo_lite.isa.typeobject import is_heap_type
 
-from . import exceptions  # noqa: F401
 from .c_calls import leave_to_c
 from .registry import polyfill
 

@@ -209,8 +209,3 @@ for _cls in EXCEPTION_CLASSES:
 def exception_repr(tx: Frame, self: ExceptionVariable) -> VariableTracker:
     parts = [_repr(tx, a) for a in self.get(tx, "args").items]
     return ConstantVariable(f"{class_name(self.cls)}({', '.join(parts)})")
-
-
-def match_group(tx: Frame, exc: VariableTracker, target: VariableTracker) -> tuple[VariableTracker, VariableTracker]:
-    """CHECK_EG_MATCH (`_PyEval_ExceptionGroupMatch`): (rest, match). Groups have no model."""
-    return (NONE, NONE) if is_none(exc) else unsupported("exception-group", "except* with an exception")
