@@ -49,7 +49,6 @@ from .stdlib import (  # noqa: F401
     lru_cache,
     random,
     sysmodule,
-    thread,
     typing,
 )
 
