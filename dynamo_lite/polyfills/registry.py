@@ -36,6 +36,7 @@ MODULES: dict[str, str] = {
     "_operator": "operator",
     "nt": "posix",
     "posix": "posix",
+    "torch.masked._ops": "torch_masked",
 }
 """Name of the module of a function → module of this package with stand-ins for it; removed once imported."""
 

@@ -164,48 +164,59 @@ FORMS = {
     "no gradient": function(lambda ctx, a: a * 2, lambda ctx, g: None),
     "more gradients that are None": function(lambda ctx, a: a * 2, lambda ctx, g: (g, None, None)),
     "a gradient of another type": function(lambda ctx, a: a * 2, lambda ctx, g: g.double()),
-    "a constant on ctx": lambda a: function(keeping("n", lambda a, n: n), lambda ctx, g: (g * ctx.n, None))(a, 3),
-    "an enum on ctx": lambda a: function(
-        keeping("c", lambda a, c: c), lambda ctx, g: (g * ctx.c.value if ctx.c is Colour.BLUE else g, None)
-    )(a, Colour.BLUE),
+    "a constant on ctx": (lambda apply: lambda a: apply(a, 3))(
+        function(keeping("n", lambda a, n: n), lambda ctx, g: (g * ctx.n, None))
+    ),
+    "an enum on ctx": (lambda apply: lambda a: apply(a, Colour.BLUE))(
+        function(keeping("c", lambda a, c: c), lambda ctx, g: (g * ctx.c.value if ctx.c is Colour.BLUE else g, None))
+    ),
     "a tensor on ctx": function(keeping("t", lambda a: a), lambda ctx, g: g * ctx.t.cos()),
     "a made tensor on ctx": function(keeping("t", lambda a: a.cos()), lambda ctx, g: g * ctx.t),
     "a list on ctx": function(keeping("l", lambda a: [a, 2]), lambda ctx, g: g * ctx.l[0].cos() * ctx.l[1]),
     "sizes on ctx": function(keeping("s", lambda a: a.shape), lambda ctx, g: g.reshape(ctx.s) * 2),
-    "a function on ctx": lambda a: function(keeping("f", lambda a, f: f), lambda ctx, g: (ctx.f(g), None))(
-        a, lambda g: g * 5
+    "a function on ctx": (lambda apply: lambda a: apply(a, lambda g: g * 5))(
+        function(keeping("f", lambda a, f: f), lambda ctx, g: (ctx.f(g), None))
     ),
     "attributes of ctx": function(
         keeping("n", lambda a: 1), lambda ctx, g: g * (2 if hasattr(ctx, "n") and not hasattr(ctx, "m") else 5)
     ),
-    "a module": lambda a: function(
-        lambda ctx, a, m: (setattr(ctx, "m", m), m(a))[1], lambda ctx, g: (g @ ctx.m.weight, None)
-    )(a, LINEAR),
-    "an object": lambda a: function(lambda ctx, a, s: a * s.factor, lambda ctx, g: (g * 2, None))(a, Settings()),
+    "a module": (lambda apply: lambda a: apply(a, LINEAR))(
+        function(lambda ctx, a, m: (setattr(ctx, "m", m), m(a))[1], lambda ctx, g: (g @ ctx.m.weight, None))
+    ),
+    "an object": (lambda apply: lambda a: apply(a, Settings()))(
+        function(lambda ctx, a, s: a * s.factor, lambda ctx, g: (g * 2, None))
+    ),
     "None as an argument": lambda a: by_two(a, None),
     "text as an argument": lambda a: by_two(a, "text"),
     "a tuple as an argument": lambda a: by_two(a, (2, 3)),
-    "tensors in a list as an argument": lambda a: function(
-        lambda ctx, a, others: a * others[0], lambda ctx, g: (g * 2, None)
-    )(a, [a.detach()]),
+    "tensors in a list as an argument": (lambda apply: lambda a: apply(a, [a.detach()]))(
+        function(lambda ctx, a, others: a * others[0], lambda ctx, g: (g * 2, None))
+    ),
     "a keyword": lambda a: by_two(a, k=4),
-    "a class made inside": lambda a: function(sine, by_cosine)(a),
-    "a tensor as a keyword": lambda a: function(lambda ctx, a, k=None: a * k, lambda ctx, g: (g * 2, g * 5))(
-        a, k=a * 3
+    "a tensor as a keyword": (lambda apply: lambda a: apply(a, k=a * 3))(
+        function(lambda ctx, a, k=None: a * k, lambda ctx, g: (g * 2, g * 5))
     ),
     "a default": function(lambda ctx, a, k=3: a * k, lambda ctx, g: (g * 2,)),
-    "one tensor as two arguments": lambda a: function(lambda ctx, a, b: a * b, lambda ctx, g: (g * 2, g * 3))(a, a),
-    "many arguments": lambda a: function(lambda ctx, *many: many[0] * many[1], lambda ctx, g: (g * 2, g * 3))(a, a * 2),
-    "a parameter": lambda a: function(
-        lambda ctx, a, w: (ctx.save_for_backward(a, w), a @ w)[1],
-        lambda ctx, g: (g @ ctx.saved_tensors[1].t(), ctx.saved_tensors[0].t() @ g),
-    )(a, P),
+    "one tensor as two arguments": (lambda apply: lambda a: apply(a, a))(
+        function(lambda ctx, a, b: a * b, lambda ctx, g: (g * 2, g * 3))
+    ),
+    "many arguments": (lambda apply: lambda a: apply(a, a * 2))(
+        function(lambda ctx, *many: many[0] * many[1], lambda ctx, g: (g * 2, g * 3))
+    ),
+    "a parameter": (lambda apply: lambda a: apply(a, P))(
+        function(
+            lambda ctx, a, w: (ctx.save_for_backward(a, w), a @ w)[1],
+            lambda ctx, g: (g @ ctx.saved_tensors[1].t(), ctx.saved_tensors[0].t() @ g),
+        )
+    ),
     "a parameter of a closure": function(lambda ctx, a: a @ P, lambda ctx, g: g * 2),
-    "which gradients are wanted": lambda a: function(saving("a", "b"), where_wanted)(a, W[:2]),
+    "which gradients are wanted": (lambda apply: lambda a: apply(a, W[:2]))(function(saving("a", "b"), where_wanted)),
     "two results": two_sines,
     "one of two results": lambda a: two_sines(a)[0],
     "the argument": function(lambda ctx, a: a, doubled),
-    "the argument, if nothing wants gradients": lambda a: function(lambda ctx, b: b, doubled)(a.detach()).add_(1),
+    "the argument, if nothing wants gradients": (lambda apply: lambda a: apply(a.detach()).add_(1))(
+        function(lambda ctx, b: b, doubled)
+    ),
     "a view": function(lambda ctx, a: a.view(-1), lambda ctx, g: g.view(2, 3) * 2),
     "one result twice": function(one_twice, lambda ctx, g, h: g * 2 + h * 3),
     "a number as a result": function(lambda ctx, a: (a * 2, 3), doubled),
@@ -220,7 +231,9 @@ FORMS = {
     "integers that are marked": function(marking("mark_non_differentiable", index_and_value), doubled),
     "mark_dirty": lambda a: add_one(a * 1),
     "mark_dirty of a view": lambda a: (lambda b: (add_one(b[0]), b))(a * 1),
-    "set_materialize_grads": lambda a: function(without_gradients_made_of_nothing, of_those_there_are)(a)[0],
+    "set_materialize_grads": (lambda apply: lambda a: apply(a)[0])(
+        function(without_gradients_made_of_nothing, of_those_there_are)
+    ),
     "once_differentiable": function(sine, once_differentiable(by_cosine)),
     "the grad mode inside": function(
         lambda ctx, a: a * (100 if torch.is_grad_enabled() else 2),
@@ -286,20 +299,33 @@ def test_effects_of_forward_and_of_backward():
     for n in range(1, 4):
         compiled(*x())
         assert LOG == [2] * n
-    check_break(lambda a: function(lambda ctx, a: (LOG.append(a.sin()), a)[1], doubled)(a), x())
-    check_break(lambda a: function(sine, lambda ctx, g: (LOG.append(1), g)[1])(a), x())
+    check_break((lambda apply: lambda a: apply(a))(function(lambda ctx, a: (LOG.append(a.sin()), a)[1], doubled)), x())
+    check_break((lambda apply: lambda a: apply(a))(function(sine, lambda ctx, g: (LOG.append(1), g)[1])), x())
+
+
+def test_a_class_made_inside_breaks():
+    run = run_both(lambda a: function(sine, by_cosine)(a + 1), *x())
+    assert {found.slug for found in run.breaks} <= {"class-definition", "call-c-function"} and run.breaks
 
 
 RAISES = {
     "too few gradients": lambda a: by_two(a, 1, 2),
-    "too many gradients": lambda a: function(lambda ctx, a: a * 2, lambda ctx, g: (g, g))(a),
-    "too few gradients for keywords": lambda a: function(lambda ctx, a, k: a * k, lambda ctx, g: (g,))(a, k=4),
-    "a gradient of another size": lambda a: function(lambda ctx, a: a.sum(), lambda ctx, g: g)(a),
-    "a gradient that is no tensor": lambda a: function(lambda ctx, a: a * 2, lambda ctx, g: 3)(a),
-    "an argument that is changed and not returned": lambda a: function(
-        lambda ctx, b: (ctx.mark_dirty(b), b.add_(1), b * 2)[2], doubled
-    )(a * 1),
-    "arguments that do not fit": lambda a: function(lambda a: a, doubled, lambda ctx, inputs, output: None)(a, a),
+    "too many gradients": (lambda apply: lambda a: apply(a))(function(lambda ctx, a: a * 2, lambda ctx, g: (g, g))),
+    "too few gradients for keywords": (lambda apply: lambda a: apply(a, k=4))(
+        function(lambda ctx, a, k: a * k, lambda ctx, g: (g,))
+    ),
+    "a gradient of another size": (lambda apply: lambda a: apply(a))(
+        function(lambda ctx, a: a.sum(), lambda ctx, g: g)
+    ),
+    "a gradient that is no tensor": (lambda apply: lambda a: apply(a))(
+        function(lambda ctx, a: a * 2, lambda ctx, g: 3)
+    ),
+    "an argument that is changed and not returned": (lambda apply: lambda a: apply(a * 1))(
+        function(lambda ctx, b: (ctx.mark_dirty(b), b.add_(1), b * 2)[2], doubled)
+    ),
+    "arguments that do not fit": (lambda apply: lambda a: apply(a, a))(
+        function(lambda a: a, doubled, lambda ctx, inputs, output: None)
+    ),
 }
 
 

@@ -275,12 +275,7 @@ DEQUES = """
     d.rotate(); return d
     d.rotate(-2); return d
     d.reverse(); return d
-    d.count(1), d.index(2), 2 in d, 9 in d
-    d.index(9)
-    d.index(3, 0, 1)
-    d.insert(1, 9); return d
-    d.remove(2); return d
-    d.remove(9)
+    2 in d, 9 in d
     d + d, d * 2, 2 * d, d == collections.deque([1, 2, 3]), d < collections.deque([2]), d == [1, 2, 3], d.copy()
     d.maxlen
     d + [1]
@@ -297,8 +292,17 @@ DEQUES = """
     collections.deque(5)
     collections.deque([], -1)
     collections.deque([], "a")
-    e = collections.deque([1, 2], 2); e.insert(0, 1)
     d.__len__(), d.__getitem__(0), d.__contains__(1), d.__add__(d), d.__eq__(d), d.__copy__()
+"""
+
+BREAKING_DEQUES = """
+    d.count(1), d.index(2)
+    d.index(9)
+    d.index(3, 0, 1)
+    d.insert(1, 9); return d
+    d.remove(2); return d
+    d.remove(9)
+    e = collections.deque([1, 2], 2); e.insert(0, 1)
 """
 
 

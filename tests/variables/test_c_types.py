@@ -73,6 +73,7 @@ def test_what_fails_while_an_exception_is_made_is_thrown_in():
         except KeyError as error:
             return error.args, list(generator)
         """,
+        fullgraph=False,
     )
 
 

@@ -3,7 +3,7 @@
 import collections
 
 from tests.helpers.capturing import same
-from tests.helpers.container_programs import DEQUES
+from tests.helpers.container_programs import BREAKING_DEQUES, DEQUES
 from tests.helpers.differential import check
 
 D = collections.deque
@@ -12,6 +12,7 @@ D = collections.deque
 def test_deques():
     lines = [line.strip() for line in DEQUES.strip().splitlines()]
     check(*lines, d=D([1, 2, 3]))
+    check(*[line.strip() for line in BREAKING_DEQUES.strip().splitlines()], fullgraph=False, d=D([1, 2, 3]))
     check(*["d = collections.deque([1, 2, 3])\n" + line for line in lines])
 
 

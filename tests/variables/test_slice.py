@@ -12,10 +12,8 @@ RANGE = """
     r[10]
     r["a"]
     r[::0]
-    r.index(3), r.count(3), r.count("a"), r == range(1, 10, 2), r == range(1, 11, 2), r != range(3)
+    r == range(1, 10, 2), r == range(1, 11, 2), r != range(3)
     hash(r) == hash(range(1, 11, 2))
-    r.index(4)
-    r.index("a")
     r < range(3)
     r + r
     [x for x in r], list(reversed(r)), [*r], sum(r), max(r), sorted(r, reverse=True), tuple(r), set(r)
@@ -35,6 +33,7 @@ RANGE = """
 def test_ranges():
     lines = [line.strip() for line in RANGE.strip().splitlines()]
     check(*lines, r=range(1, 10, 2))
+    check('r.index(3), r.count(3), r.count("a")', "r.index(4)", 'r.index("a")', fullgraph=False, r=range(1, 10, 2))
     check(*["r = range(1, 10, 2)\n" + line for line in lines])
     check_lines("""
         range(5), range(0), range(3, 1), range(5, 0, -2), range(True), len(range(2**70)), 1
@@ -99,4 +98,4 @@ class TestIndices:
             t = copy.deepcopy(s)
             return t, t.start is not s.start, s.__reduce__()
 
-        same(program, whole=True)
+        same(program, breaks=["call-c-function", "object-identity"])

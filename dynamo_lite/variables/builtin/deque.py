@@ -36,18 +36,15 @@ from dynamo_lite.variables.protocol.native import (
     emit_list,
     host_index,
     host_int,
-    object_state,
     part_text,
     readonly,
     recursive_repr,
-    repr_text,
     same_or_equal,
 )
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .iter import IteratorVariable
-from .sequence import clamp, compare_items, slice_bound
-from .tuple import TupleVariable
+from .sequence import compare_items
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -381,61 +378,6 @@ def deque_rotate(tx: Frame, self: DequeVariable, n: VariableTracker | None = Non
     return NONE
 
 
-@method(deque.count)
-def deque_count(tx: Frame, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
-    return ConstantVariable(sum(self.compare_each(tx, value)))
-
-
-@method(deque.index)
-def deque_index(
-    tx: Frame,
-    self: DequeVariable,
-    value: VariableTracker,
-    start: VariableTracker | None = None,
-    stop: VariableTracker | None = None,
-    /,
-) -> VariableTracker:
-    n = len(self.items)
-    first = 0 if start is None else clamp(slice_bound(tx, start), n)
-    last = n if stop is None else min(clamp(slice_bound(tx, stop), n), n)
-    for i, equal in enumerate(self.compare_each(tx, value, first, last), first):
-        if equal:
-            return ConstantVariable(i)
-    return tx.raises(ValueError, f"{repr_text(tx, value)} is not in deque")
-
-
-@method(deque.insert)
-def deque_insert(tx: Frame, self: DequeVariable, index: VariableTracker, value: VariableTracker, /) -> VariableTracker:
-    i = host_index(tx, index)
-    if self.items.maxlen == len(self.items):
-        return tx.raises(IndexError, "deque already at its maximum size")
-    self.changing(tx)
-    self.items.insert(i, value)
-    return NONE
-
-
-@method(deque.remove)
-def deque_remove(tx: Frame, self: DequeVariable, value: VariableTracker, /) -> VariableTracker:
-    for i, item in enumerate(list(self.items)):
-        token = iter(self.items)
-        equal = same_or_equal(tx, item, value)
-        if changed_since(token):
-            return tx.raises(IndexError, "deque mutated during iteration")
-        if equal:
-            self.changing(tx)
-            del self.items[i]
-            return NONE
-    return tx.raises(ValueError, f"{repr_text(tx, value)} is not in deque")
-
-
 @method(deque.__reversed__)
 def deque_reversed(tx: Frame, self: DequeVariable, /) -> VariableTracker:
     return DequeIterator(self, backwards=True)
-
-
-@method(deque.__reduce__)
-def deque_reduce(tx: Frame, self: DequeVariable, /) -> VariableTracker:
-    bound = self.items.maxlen
-    args = [] if bound is None else [TupleVariable([]), ConstantVariable(bound)]
-    state = object_state(tx, self)
-    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(args), state, get_iter(tx, self)])

@@ -27,10 +27,7 @@ from dynamo_lite.variables.protocol.base import ObservedException, VariableTrack
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, fold, is_constant
 from dynamo_lite.variables.protocol.descr import type_lookup
 from dynamo_lite.variables.protocol.dispatch import constructor, method
-from dynamo_lite.variables.protocol.native import run
 from dynamo_lite.variables.protocol.wrap import builds
-
-from .tuple import TupleVariable
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -144,13 +141,3 @@ def _generic_classes() -> Iterator[Any]:
 def class_getitem(tx: Frame, cls: VariableTracker, item: VariableTracker, /) -> VariableTracker:
     """`Py_GenericAlias`."""
     return fold(tx, types.GenericAlias, [cls, item], {})
-
-
-@method(types.GenericAlias.__mro_entries__)
-def alias_mro_entries(tx: Frame, self: VariableTracker, bases: VariableTracker, /) -> VariableTracker:
-    return TupleVariable([tx.tr.type_tracker(self.value.__origin__)])
-
-
-@method(types.GenericAlias.__instancecheck__, types.GenericAlias.__subclasscheck__)
-def alias_check(tx: Frame, alias: VariableTracker, obj: VariableTracker, /) -> VariableTracker:
-    return run(tx, isinstance, None, alias.value)  # TypeError

@@ -218,16 +218,6 @@ def ordered_copy(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     return result
 
 
-@method(OrderedDict.__dict__["fromkeys"])
-def ordered_fromkeys(
-    tx: Frame, cls: VariableTracker, iterable: VariableTracker, value: VariableTracker = NONE
-) -> VariableTracker:
-    result = tx.call(cls, [])
-    for key in tx.tr.unpack(tx, iterable):
-        result.mp_ass_subscript(tx, key, value)
-    return result
-
-
 @method(OrderedDict.__reduce__)
 def ordered_reduce(tx: Frame, self: OrderedDictVariable, /) -> VariableTracker:
     pairs = get_iter(tx, tx.call(get_attr(tx, self, "items"), []))

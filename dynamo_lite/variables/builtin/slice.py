@@ -123,11 +123,6 @@ def slice_indices(tx: Frame, self: SliceVariable, object: VariableTracker, /) ->
     return TupleVariable([ConstantVariable(i) for i in self.host_slice(tx).indices(n)])
 
 
-@method(slice.__reduce__)
-def slice_reduce(tx: Frame, self: SliceVariable, /) -> VariableTracker:
-    return TupleVariable([tx.tr.type_of(tx, self), TupleVariable(self.children())])
-
-
 def _varies(vt: VariableTracker) -> bool:
     """Whether it is an int that varies and does not depend on data."""
     return vt.is_symbolic and vt.python_type() is int and vt.present() is not None
@@ -294,21 +289,6 @@ def new_range(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> Var
 _PARTS = ("start", "stop", "step")
 for _i, _name in enumerate(_PARTS):
     getset(range.__dict__[_name], readonly(range.__dict__[_name]))(lambda tx, self, i=_i: self.parts[i])
-
-
-@method(range.count)
-def range_count(tx: Frame, self: RangeVariable, value: VariableTracker, /) -> VariableTracker:
-    if isinstance(value, ConstantVariable):
-        return ConstantVariable(self.value.count(value.value))
-    return ConstantVariable(sum(same_or_equal(tx, ConstantVariable(n), value) for n in self.value))
-
-
-@method(range.index)
-def range_index(tx: Frame, self: RangeVariable, value: VariableTracker, /) -> VariableTracker:
-    if isinstance(value, ConstantVariable):
-        return run(tx, self.value.index, value.value)
-    i = self._position(tx, value)
-    return ConstantVariable(i) if i is not None else tx.raises(ValueError, "sequence.index(x): x not in sequence")
 
 
 @method(range.__reversed__)

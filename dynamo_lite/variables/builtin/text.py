@@ -8,7 +8,6 @@ Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
 
 from __future__ import annotations
 
-import _string
 import functools
 import operator
 import re
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import ABSENT
-from dynamo_lite.variables.protocol.abstract import get_attr, get_item, get_iter, type_name, unpack
-from dynamo_lite.variables.protocol.base import MISSING, Plain, VariableTracker
+from dynamo_lite.variables.protocol.abstract import get_attr, get_item, type_name, unpack
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
 from dynamo_lite.variables.protocol.deferred_str import LateText, joined, mark, unmarked
 from dynamo_lite.variables.protocol.descr import type_lookup
@@ -27,7 +26,6 @@ from dynamo_lite.variables.protocol.native import (
     atom_value,
     checked_size,
     host_index,
-    host_value,
     object_repr,
     object_str,
     run,
@@ -35,7 +33,7 @@ from dynamo_lite.variables.protocol.native import (
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .host_proxy import Stand, call_host, can_be_host, crossing, run_host, shielded, to_host, tracker_of
-from .iter import ConstantIterator, IteratorVariable, advance
+from .iter import ConstantIterator
 from .list import ListVariable
 from .number import pure_methods
 from .tuple import TupleVariable
@@ -176,7 +174,6 @@ _WIDTHS = {
     "__mod__": re.compile(r"%(\([^)]*\))?[-#0 +]*[\d.*]"),
     "format": re.compile(r"![rsa]:|[.\[][^{}]*:|\{[^{}]*\{"),
 }
-_WIDTHS["format_map"] = _WIDTHS["format"]
 _PARTS = re.compile(r"\{[^{}!:]*[.\[]")
 """`{0.name}` and `{0[key]}`, which look into their objects."""
 
@@ -270,13 +267,6 @@ def str_format(
     return formatting(tx, atom_value(self).format, args, kwargs)
 
 
-@method(str.format_map)
-def str_format_map(tx: Frame, self: VariableTracker, mapping: VariableTracker, /) -> VariableTracker:
-    if isinstance(mapping, ConstantVariable):
-        return fold(tx, str.format_map, [self, mapping], {})
-    return formatting(tx, atom_value(self).format_map, [mapping])
-
-
 # -- methods that take containers
 
 
@@ -316,30 +306,7 @@ _at_end(str.endswith)
 
 @method(str.translate)
 def str_translate(tx: Frame, self: VariableTracker, table: VariableTracker, /) -> VariableTracker:
-    if table.python_type() in (dict, list, tuple):
-        # With a builtin table, `str.translate` runs no code of the program. Entries that it never looks up need not be constants.
-        return run_host(tx, atom_value(self).translate, [_Table(tx, table)])
     return call_host(tx, str.translate, [self, table])
-
-
-class _Table:
-    """The mapping that the real `translate` reads."""
-
-    def __init__(self, tx: Frame, vt: VariableTracker) -> None:
-        self._tx, self._vt = tx, vt
-
-    def __getitem__(self, key: int) -> Any:
-        return shielded(lambda: to_host(self._tx, get_item(self._tx, self._vt, ConstantVariable(key))))
-
-
-@method(str.__dict__["maketrans"].__func__)
-def str_maketrans(tx: Frame, x: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
-    values = [v.host_copy() if hasattr(v, "host_copy") else host_value(v) for v in (x, *args)]
-    try:
-        table = str.maketrans(*values)
-    except (TypeError, ValueError) as error:
-        tx.raises_like(error)
-    return tx.tr.wrap_new(table)
 
 
 pure_methods(str, bytes)
@@ -402,58 +369,4 @@ _substitution(re.Pattern.subn)
 _substitution(re.Pattern.split)
 
 
-def _advanced(make: Any, n: int) -> Any:
-    return advance(make(), n)
-
-
-class MatchIterator(IteratorVariable):
-    """`pattern.finditer(text)`: the real iterator is asked; `n` matches have been taken off it."""
-
-    cls = type(re.compile("").finditer(""))
-
-    make: Any = Plain()
-    n: int = Plain(0)
-    rebuild = _advanced
-
-    def __post_init__(self) -> None:
-        self.real = self.make()
-
-    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
-        match = next(self.real, None)
-        self.n += match is not None
-        return None if match is None else ConstantVariable(match)
-
-
-@method(re.Pattern.finditer)
-def pattern_finditer(
-    tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
-) -> VariableTracker:
-    host = [host_value(v, "call-c-function") for v in args]
-    host_kwargs = {name: host_value(v, "call-c-function") for name, v in kwargs.items()}
-    try:
-        return MatchIterator(functools.partial(self.value.finditer, *host, **host_kwargs))
-    except TypeError as error:
-        return tx.raises_like(error)
-
-
 pure_methods(re.Match, re.Pattern)
-
-
-# -- the parser of `string.Formatter`
-
-
-def _parsed(function: Any) -> None:
-    @builtin(function)
-    def parse(tx: Frame, text: VariableTracker, /) -> VariableTracker:
-        try:
-            made = function(atom_value(text))
-            rest = list(made[1] if isinstance(made, tuple) else made)
-        except (TypeError, ValueError) as error:
-            # It is raised where the parser has got to, which may be after effects of the fields before.
-            return unsupported("call-c-function", f"{function.__name__}: {error}")
-        iterator = get_iter(tx, ListVariable([tx.tr.wrap_new(item) for item in rest]))
-        return TupleVariable([ConstantVariable(made[0]), iterator]) if isinstance(made, tuple) else iterator
-
-
-_parsed(_string.formatter_parser)
-_parsed(_string.formatter_field_name_split)

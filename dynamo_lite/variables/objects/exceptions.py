@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import mro_of
-from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import class_name, get_attr, message_name, set_attr, type_name
-from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.abstract import class_name, message_name
+from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import builtin, method
@@ -149,23 +148,6 @@ for _cls in EXCEPTION_CLASSES:
 def with_traceback(tx: Frame, self: ExceptionVariable, tb: VariableTracker) -> VariableTracker:
     _setter(BaseException.__dict__["__traceback__"])(tx, self, tb)
     return self
-
-
-@method(BaseException.add_note)
-def add_note(tx: Frame, self: ExceptionVariable, note: VariableTracker) -> None:
-    if not issubclass(note.python_type(), str):
-        tx.raises(TypeError, f"note must be a str, not '{type_name(note)}'")
-    try:
-        notes = get_attr(tx, self, "__notes__")
-    except ObservedException as observed:
-        if not issubclass(observed.exc.python_type(), AttributeError):
-            raise
-        notes = ListVariable([])
-        set_attr(tx, self, "__notes__", notes)
-    if not isinstance(notes, ListVariable):
-        tx.raises(TypeError, "Cannot add note: __notes__ is not a list")
-    tx.tr.effects.mutating(notes)
-    notes.items.append(note)
 
 
 # -- text

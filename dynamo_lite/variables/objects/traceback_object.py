@@ -8,15 +8,12 @@ Mirrors `Python/traceback.c`.
 
 from __future__ import annotations
 
-import traceback
 import types
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.resume import HOLDER, FrameHolder, frame_stub, holder_of
-from dynamo_lite.variables.protocol.abstract import type_name
 from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import (
@@ -24,7 +21,6 @@ from dynamo_lite.variables.protocol.descr import (
     foreign_attribute,
     getset,
 )
-from dynamo_lite.variables.protocol.dispatch import builtin, constructor
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .frame_object import FrameVariable
@@ -115,16 +111,10 @@ def hold_frames(frames: list[Frame], escaping: list[Any]) -> None:
 
 
 class SourcedTracebackVariable(PlainObject):
-    """A traceback that exists before the frame. Replayed is that its frames were cleared."""
+    """A traceback that exists before the frame."""
 
     cls = TracebackType
     value: TracebackType = Plain()
-
-    def emit_update(self, cg: Codegen) -> None:
-        cg.load_callable(traceback.clear_frames)
-        cg.load(self)
-        cg.asm.call(1)
-        cg.asm.pop_top()
 
 
 @builds(TracebackType)
@@ -133,53 +123,20 @@ def build_traceback(tr: Trace, value: TracebackType, source: GuardNode | None) -
     return SourcedTracebackVariable(value, source)
 
 
-def _set_next(tx: Frame, self: VariableTracker, value: VariableTracker | None) -> None:
-    """`tb_next_set`."""
-    if value is None:
-        tx.raises(TypeError, "can't delete tb_next attribute")
-    if not is_traceback(value):
-        tx.raises(TypeError, f"expected traceback object or None, got '{type_name(value)}'")
-    if not isinstance(self, TracebackVariable):
-        unsupported("mutation-of-unknown-object", "tb_next of a real traceback")
-    link = value
-    while isinstance(link, TracebackVariable):
-        if link is self:
-            tx.raises(ValueError, "traceback loop detected")
-        link = link.next
-    self.next = value
-
-
-def _member(name: str, read: Any, setter: object = None) -> None:
+def _member(name: str, read: Any) -> None:
     """Register a member that an entry of the traced program knows itself; a real traceback is asked."""
     descriptor = TracebackType.__dict__[name]
 
     def get(tx: Frame, self: VariableTracker) -> VariableTracker:
         return read(self) if isinstance(self, TracebackVariable) else foreign_attribute(tx, self, descriptor)
 
-    getset(descriptor, setter)(get)
+    getset(descriptor)(get)
 
 
-_member("tb_next", lambda tb: tb.next, _set_next)
+_member("tb_next", lambda tb: tb.next)
 _member("tb_frame", lambda tb: tb.frame)
 _member("tb_lasti", lambda tb: ConstantVariable(tb.lasti))
 _member("tb_lineno", lambda tb: ConstantVariable(tb.lineno))
-
-
-@constructor(TracebackType)
-def new_traceback(
-    tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
-) -> VariableTracker:
-    return unsupported("frame-introspection", "types.TracebackType()")
-
-
-@builtin(traceback.clear_frames)
-def clear_frames(tx: Frame, tb: VariableTracker) -> None:
-    """The frames that an exception of the traced code has left are gone: there is nothing to clear in them. Those of a real one
-    are cleared with the other effects."""
-    while isinstance(tb, TracebackVariable):
-        tb = tb.next
-    if isinstance(tb, SourcedTracebackVariable):
-        tx.tr.effects.mutating(tb)
 
 
 def is_traceback(v: VariableTracker) -> bool:

@@ -307,18 +307,6 @@ def descriptor_get(
     return self.tp_descr_get(tx, owner, tx.tr.type_of(tx, obj) if is_none(cls) else cls)
 
 
-@method(types.GetSetDescriptorType.__set__, types.MemberDescriptorType.__set__)
-def descriptor_set(tx: Frame, self: VariableTracker, obj: VariableTracker, value: VariableTracker) -> None:
-    """`wrap_descr_set`."""
-    self.tp_descr_set(tx, obj, value)
-
-
-@method(types.GetSetDescriptorType.__delete__, types.MemberDescriptorType.__delete__)
-def descriptor_delete(tx: Frame, self: VariableTracker, obj: VariableTracker) -> None:
-    """`wrap_descr_delete`."""
-    self.tp_descr_set(tx, obj, None)
-
-
 class InstanceDictDescriptorVariable(DescriptorVariable):
     """The `__dict__` attribute of a class's instances."""
 

@@ -16,7 +16,6 @@ from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.exception_instance import make_exception
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
-from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import method
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 from dynamo_lite.variables.protocol.wrap import builds
@@ -151,8 +150,3 @@ def context_var_reset(tx: Frame, self: ContextVarVariable, token: VariableTracke
 
 
 # -- attributes
-
-
-@getset(ContextVar.name)
-def context_var_name(tx: Frame, self: ContextVarVariable) -> VariableTracker:
-    return ConstantVariable(self.value.name)
