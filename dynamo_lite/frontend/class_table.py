@@ -17,7 +17,6 @@ class Classes:
     Attributes:
         attributes: (id, name) → what the lookup along the MRO has found.
         written: id of a class from outside → model with its `written` attributes; `written_names`: the names of all these.
-        stands: class of a model → class of the objects that stand for it in C code.
         named: classes that the message of the next exception names.
     """
 
@@ -25,5 +24,4 @@ class Classes:
         self.attributes: dict[tuple[int, str], VariableTracker | None] = {}
         self.written: dict[int, Any] = {}
         self.written_names: set[str] = set()
-        self.stands: dict[type, type] = {}
         self.named: list[type] = []

@@ -152,7 +152,7 @@ class Frame:
         """Raise in the traced program what a real call raised during the analysis; the message may name classes that are `among` these."""
         let_through(error)
         texts = [arg for arg in error.args if type(arg) is str]
-        classes = [*self.tr.classes.stands, *[cls for cls in among if issubclass(type(cls), type) and can_change(cls)]]
+        classes = [cls for cls in among if issubclass(type(cls), type) and can_change(cls)]
         self.tr.classes.named += [cls for cls in classes if any(name_of(cls) in text for text in texts)]
         self.raise_exception(exception_from(self, error))
 

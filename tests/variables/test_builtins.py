@@ -183,7 +183,6 @@ def test_types():
         isinstance(o, HasX), isinstance(5, HasX), isinstance(Base, HasArea), isinstance(Colour.RED, HasX)
         list[int]([1]), dict[str, int](a=1), list[int] == list[int], int | None, isinstance(None, int | None)
         list[int].__origin__, (int | str).__args__
-        isinstance([], list[int])
         type(o), type(o) is Base, type(o)(3).x, type(5), type(None), type(type(o)), type([]) == list
         o.__class__.__name__, type(o).kind, type(len), type(o.method), type(Base.method)
         type(o).__mro__, Base.__name__, Base.__qualname__, Base.__module__, Derived.__bases__
@@ -205,6 +204,14 @@ def test_types():
         """,
         NAMES,
         o=Base(),
+    )
+    check_lines(
+        """
+        isinstance([], list[int])
+        """,
+        NAMES,
+        o=Base(),
+        fullgraph=False,
     )
 
 

@@ -151,23 +151,17 @@ def test_formatting():
         "%s %d %r %.2f %x %%" % ("a", 5, "b", 1.5, 255), "%s" % 5, "%5s|%-5s|" % ("a", "b")
         "%(a)s %(b)d" % {"a": 1, "b": 2}, "%s" % None
         "%s" % [1, 2], "%s %s" % ([1], {2: 3}), "%r" % ((1, 2),), "%s" % {1: 2}, "%s" % ((),), "abc" % []
-        "%s %s" % (n, [n]), "%r" % n, "%s" % p
         "%d" % "a"
         "%d" % [1]
-        "%d" % n
         "%s %s" % "a"
         "%s" % ("a", "b")
         "abc" % 5
-        "abc" % n
         "%(a)s" % [1]
         "%z" % 5
         "%d %s %f %x" % (i, i, i, i) if False else "%d" % 5
         "{} {} {0!r}".format(1, 2) if False else "{} {}".format(1, [2])
-        "{0} {1} {0!r}".format("a", n), "{x:>5}|{y.text}|{z[0]}|{w[k]}".format(x=1, y=n, z=[7], w={"k": 8})
-        "{:>{}}".format("a", 5), "{!s:^9}".format(n), "{}".format(n)
         "{}".format()
         "{a}".format()
-        "{0.nothing}".format(n)
         "{0[9]}".format([1])
         f"{n} {n!r} {n:x} {[n]} {p}"
         f"{1} {'a'!r:>5} {n} {n!s} {n!r} {(n, 1)} {p!s:>7}|{1.5:.3f} {255:#x} {True} {None}"
@@ -183,9 +177,6 @@ def test_formatting():
         str(BadRepr())
         str(Raises())
         f"{Raises()}"
-        "%s" % Raises()
-        "{}".format(Raises())
-        "%s" % (lambda: 1).__name__, str(int), repr(list), f"{str}", "%s" % ValueError, str(ValueError("a"))
         repr(KeyError("k", 1)), str(KeyError("k"))
         str(type(n)), repr([int, str]), str(...), str(NotImplemented), str(1j), str(range(3)), repr(slice(1)), str(b"x")
         """,
@@ -193,6 +184,24 @@ def test_formatting():
         n=Name("x"),
         p=Plain(),
         i=Index(),
+    )
+    check_lines(
+        """
+        "%s %s" % (n, [n]), "%r" % n, "%s" % p
+        "%d" % n
+        "abc" % n
+        "{0} {1} {0!r}".format("a", n), "{x:>5}|{y.text}|{z[0]}|{w[k]}".format(x=1, y=n, z=[7], w={"k": 8})
+        "{:>{}}".format("a", 5), "{!s:^9}".format(n), "{}".format(n)
+        "{0.nothing}".format(n)
+        "%s" % Raises()
+        "{}".format(Raises())
+        "%s" % (lambda: 1).__name__, str(int), repr(list), f"{str}", "%s" % ValueError, str(ValueError("a"))
+        """,
+        NAMES,
+        n=Name("x"),
+        p=Plain(),
+        i=Index(),
+        fullgraph=False,
     )
 
 

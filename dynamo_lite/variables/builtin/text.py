@@ -2,7 +2,7 @@
 
 Input: str and bytes constants. Output: their slots; handlers of join, format, translate and `%`; everything else is
 pure.
-Invariant: formatting runs the real formatting code of CPython on stands (`host_proxy.py`).
+Invariant: formatting runs the real formatting code of CPython on constants (`host_proxy.py`).
 Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
 """
 
@@ -15,24 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import ABSENT
-from dynamo_lite.variables.protocol.abstract import get_attr, get_item, type_name, unpack
+from dynamo_lite.isa.typeobject import is_heap_type
+from dynamo_lite.variables.protocol.abstract import type_name, unpack
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
-from dynamo_lite.variables.protocol.deferred_str import LateText, joined, mark, unmarked
-from dynamo_lite.variables.protocol.descr import type_lookup
+from dynamo_lite.variables.protocol.deferred_str import LateText, joined
 from dynamo_lite.variables.protocol.dispatch import builtin, method
 from dynamo_lite.variables.protocol.native import (
     atom_value,
     checked_size,
     host_index,
-    object_repr,
     object_str,
     run,
 )
 from dynamo_lite.variables.protocol.wrap import builds
 
-from .host_proxy import Stand, call_host, can_be_host, crossing, run_host, shielded, to_host, tracker_of
+from .host_proxy import call_host, can_be_host, defines_nothing, run_host, to_host
 from .iter import ConstantIterator
 from .list import ListVariable
 from .number import pure_methods
@@ -119,124 +117,42 @@ ConstantVariable.nb_remainder = staticmethod(_text_remainder)
 
 @method(str.__mod__, bytes.__mod__)
 def remainder(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
-    operand = value
-    if issubclass(value.python_type(), tuple) and not isinstance(value, ConstantVariable):
-        operand = TupleVariable(value.items)
-    elif issubclass(value.python_type(), type) and type_lookup(value.python_type(), "__getitem__") is ABSENT:
-        operand = TupleVariable([value])  # no mapping, whatever `__class_getitem__` takes
-    elif value.sq_item is not None and value.mp_subscript is None:
-        operand = TupleVariable([value])  # a deque is no mapping either, which its stand-in could not show
-    template = atom_value(self)
-    return formatting(tx, template.__mod__, [operand])
+    is_tuple = issubclass(value.python_type(), tuple) and not isinstance(value, ConstantVariable)
+    operand = TupleVariable(value.items) if is_tuple else value
+    return formatting(tx, atom_value(self).__mod__, [operand])
 
 
 # -- formatting with the real code
 
 
-class ModelStand(Stand):
-    """The object that formatting code gets for one of a builtin type that is no constant, since that may hold anything."""
-
-    def __str__(self) -> str:
-        return crossing(self, object_str)
-
-    def __repr__(self) -> str:
-        return crossing(self, object_repr)
-
-    def __format__(self, spec: str) -> str:
-        return crossing(self, lambda tx, vt: format_object(tx, vt, ConstantVariable(spec)))
-
-    def __getattribute__(self, name: str) -> Any:
-        return _part(self, lambda tx, vt: get_attr(tx, vt, name))
-
-
-class ItemStand(ModelStand):
-    """A stand for an object with subscripts: `"%(key)s" % d`, `"{0[key]}".format(d)`."""
-
-    def __getitem__(self, key: object) -> Any:
-        return _part(self, lambda tx, vt: get_item(tx, vt, ConstantVariable(key)))
-
-
-class NumberStand(ModelStand):
-    """A stand for an object that `%d` accepts."""
-
-    def __index__(self) -> Any:
-        return crossing(self, lambda tx, vt: (vt.nb_index or vt.nb_int or vt.nb_float)(tx))
-
-    __int__ = __float__ = __index__
-
-
-def _part(stand: object, operation: Any) -> Any:
-    tx, marks = (object.__getattribute__(stand, name) for name in ("_dl_tx", "_dl_marks"))
-    return shielded(lambda: stand_in(tx, operation(tx, tracker_of(stand)), marks))
-
-
-_WIDTHS = {
-    "__mod__": re.compile(r"%(\([^)]*\))?[-#0 +]*[\d.*]"),
-    "format": re.compile(r"![rsa]:|[.\[][^{}]*:|\{[^{}]*\{"),
-}
 _PARTS = re.compile(r"\{[^{}!:]*[.\[]")
 """`{0.name}` and `{0[key]}`, which look into their objects."""
-
-
-_NUMBERS = frozenset({int, float, bool})
-
-
-def stand_in(tx: Frame, vt: VariableTracker, marks: list[LateText]) -> Any:
-    """A host value that can be formatted as the object would be."""
-    if isinstance(vt, ConstantVariable) or vt.can_stand or vt.python_type() in _NUMBERS:  # symbolic ones too
-        host = to_host(tx, vt)
-        if issubclass(type(host), Stand):
-            host._dl_formatted = functools.partial(_formatted, tx, marks)
-        return host
-    if type(vt) is TupleVariable and vt.python_type() is tuple:
-        return tuple([stand_in(tx, item, marks) for item in vt.items])
-    return _model_stand(tx, vt, marks)
-
-
-def _model_stand(tx: Frame, vt: VariableTracker, marks: list[LateText]) -> Any:
-    if vt.mp_subscript is not None or vt.sq_item is not None:
-        kind = ItemStand
-    elif vt.nb_index is not None or vt.nb_int is not None or vt.nb_float is not None:
-        kind = NumberStand
-    else:
-        kind = ModelStand
-    stand = object.__new__(_named(kind, type_name(vt)))
-    stand._dl_tx, stand._dl_vt, stand._dl_marks = tx, vt, marks
-    stand._dl_formatted = functools.partial(_formatted, tx, marks)
-    return stand
-
-
-def _parted(tx: Frame, vt: VariableTracker, marks: list[LateText]) -> Any:
-    """The same for an object whose parts are asked for: those of a constant that is known by identity may change."""
-    known = isinstance(vt, ConstantVariable) and type(vt.value) not in ATOMIC_TYPES
-    return (_model_stand if known else stand_in)(tx, vt, marks)
-
-
-def _formatted(tx: Frame, marks: list[LateText], result: VariableTracker) -> Any:
-    """The text that formatting code gets for the result of an operation on a stand: a text with addresses in it is a mark."""
-    return mark(result, marks) if isinstance(result, LateText) else stand_in(tx, result, marks)
-
-
-@functools.lru_cache(256)
-def _named(kind: type[ModelStand], name: str) -> type[ModelStand]:
-    """A class of stands with the name of the type they stand for, which error messages show."""
-    return type(name, (kind,), {})
 
 
 def formatting(
     tx: Frame, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None
 ) -> VariableTracker:
-    """`function(*args, **kwargs)`, a real formatting function, on stands."""
-    marks: list[LateText] = []
-    if isinstance(function.__self__, bytes) and not can_be_host(*args):
-        return unsupported("call-c-function", "an object that may have a buffer as an argument of a format")
+    """`function(*args, **kwargs)`, a real formatting function, on constants, and on tuples, lists and dicts of these."""
     inside = function.__name__ != "__mod__" and _PARTS.search(function.__self__) is not None
-    argument = _parted if inside else stand_in
-    host = [argument(tx, a, marks) for a in args]
-    result = run_host(tx, function, host, {k: argument(tx, v, marks) for k, v in (kwargs or {}).items()})
-    if marks and _WIDTHS[function.__name__].search(function.__self__):
-        return marks[0].refuse(tx)  # what it is padded to, or cut, hangs on its length
-    return unmarked(tx, result.value, marks) if marks else result
+    host = [_shown(tx, a, inside) for a in args]
+    return run_host(tx, function, host, {k: _shown(tx, v, inside) for k, v in (kwargs or {}).items()})
+
+
+def _shown(tx: Frame, vt: VariableTracker, inside: bool) -> Any:
+    """A host value that is formatted as the object would be. Breaks where code of the program, or a name that it may change, decides
+    about the text; `inside`: where attributes may, or items."""
+    cls = vt.python_type()
+    if isinstance(vt, ListVariable | TupleVariable) and not is_heap_type(cls):
+        return cls([_shown(tx, item, inside) for item in vt.items])
+    if cls is dict:
+        return {_shown(tx, key, inside): _shown(tx, value, inside) for key, value in vt.pairs()}
+    if cls in (int, float, bool, str) or (
+        isinstance(vt, ConstantVariable) and not (inside and cls not in ATOMIC_TYPES)
+    ):
+        return vt.as_python_constant()
+    if vt.is_atom and defines_nothing(cls):
+        return vt.atom
+    return unsupported("call-c-function", f"a format of {vt.describe()}")
 
 
 def format_object(tx: Frame, v: VariableTracker, spec: VariableTracker) -> VariableTracker:
@@ -339,29 +255,16 @@ def known(tx: Frame, v: VariableTracker) -> VariableTracker:
     return v
 
 
-def _replacer(tx: Frame, function: VariableTracker) -> Any:
-    """A function of the program as the replacement that the real `sub` calls."""
-
-    def replace(match: re.Match[Any]) -> Any:
-        return shielded(lambda: to_host(tx, tx.call(function, [ConstantVariable(match)])))
-
-    return replace
-
-
 def _substitution(function: Any) -> None:
     @method(function)
     def substitute(
         tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
-        args = tuple([known(tx, v) for v in args])
-        kwargs = {name: known(tx, v) for name, v in kwargs.items()}
-        host = [_replacer(tx, v) if _is_function(v) else to_host(tx, v) for v in args]
-        host_kwargs = {name: _replacer(tx, v) if _is_function(v) else to_host(tx, v) for name, v in kwargs.items()}
+        host = [to_host(tx, known(tx, v)) for v in args]
+        host_kwargs = {name: to_host(tx, known(tx, v)) for name, v in kwargs.items()}
+        if any(map(callable, (*host, *host_kwargs.values()))):
+            return unsupported("call-c-function", f"{function.__name__}() that calls a function")
         return run_host(tx, functools.partial(function, self.value), host, host_kwargs)
-
-
-def _is_function(v: VariableTracker) -> bool:
-    return v.tp_call is not None and not isinstance(v, ConstantVariable)
 
 
 _substitution(re.Pattern.sub)

@@ -2,7 +2,7 @@
 
 Input: a real instance, or the arguments of such a class. Output: `AtomVariable`, the native half of the model; `__new__` of the five types.
 Invariant: the value never changes; an instance from outside is guarded by it only once it is used. Methods of the builtin type are the
-real ones, called on a stand (`host_proxy.py`), unless the class overrides them.
+real ones, called on the value (`host_proxy.py`), unless the class overrides them.
 Mirrors the `*_subtype_new` functions of `Objects/longobject.c`, `floatobject.c`, `complexobject.c`, `unicodeobject.c`, `bytesobject.c`.
 """
 
@@ -41,7 +41,7 @@ _READERS: dict[type, Any] = {
 class AtomVariable(NativeVariable):
     """The native half of an instance; `atom` is its value."""
 
-    can_stand = is_atom = True
+    is_atom = True
     atom: Any = Plain(init=False, lazy=True)
 
     def load_atom(self) -> Any:

@@ -110,10 +110,6 @@ class InstanceVariable(UserSlots):
         return cls not in STATELESS and not is_heap_type(cls)
 
     @property
-    def can_stand(self) -> bool:
-        return not self.opaque
-
-    @property
     def opaque(self) -> bool:
         return any(map(self.lacks_layout, mro_of(self.cls)))
 

@@ -67,7 +67,7 @@ def _mix(native: type[VariableTracker]) -> type[InstanceVariable]:
         found = type(
             f"{native.__name__}Instance",
             (NativeInstance, native),
-            {"native": native, "can_stand": native.can_stand, "opaque": False},
+            {"native": native, "opaque": False},
         )
         _mixed[native] = found
     return found

@@ -257,7 +257,6 @@ class VariableTracker:
     mutated_at: int = 0  # the step to break at if the first change must not be replayed
     folds = False  # a constant with which C code may do as it likes during the analysis
     is_user_made = False  # an instance of a class written in Python, whose special methods are the program's
-    can_stand = False  # C code that runs during the analysis may be given a stand for the object (`host_proxy.py`)
     opaque = False  # of a class with a base written in C whose state has no model
     is_atom = False  # an instance of a subclass of int, str …, whose value of that type is `atom`
 

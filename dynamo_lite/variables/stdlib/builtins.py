@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
-from dynamo_lite.isa.typeobject import dict_of, mro_of
+from dynamo_lite.isa.typeobject import dict_of, is_heap_type, mro_of
 from dynamo_lite.variables.builtin.deque import DequeIterator
 from dynamo_lite.variables.builtin.dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
@@ -486,7 +486,7 @@ def _known(v: VariableTracker, is_alone: bool) -> VariableTracker:
 @constructor(int)
 def new_int(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     x = args[0] if args else NONE
-    if x.can_stand and not {"__int__", "__index__"} & _names(x) and "__trunc__" in _names(x):
+    if x.is_user_made and not {"__int__", "__index__"} & _names(x) and "__trunc__" in _names(x):
         return unsupported("call-print", "the warning that int() uses __trunc__")
     if type(x.value) in (str, bytes) and len(x.value) > LONG_TEXT:
         return unsupported("code-size", f"int() of {len(x.value)} characters, which Python code may convert")
@@ -494,7 +494,7 @@ def new_int(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs
     if made is not None:
         return made
     if len(args) != 1 or kwargs:
-        return tx.raises(TypeError, "int() can't convert non-string with explicit base")
+        return unsupported("operation-on-unknown-object", "int() of objects")
     slot = x.nb_int or x.nb_index
     if slot is not None:
         return _checked(tx, slot(tx), int, "__int__ returned non-int")
@@ -523,6 +523,8 @@ def new_float(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwar
 def _checked(tx: Frame, result: VariableTracker, cls: type, problem: str) -> VariableTracker:
     if not issubclass(result.python_type(), cls):
         tx.raises(TypeError, f"{problem} (type {type_name(result)})")
+    if is_heap_type(result.python_type()) or type(result.value) is bool:
+        unsupported("call-print", f"the warning that a {type_name(result)} was returned")
     return ConstantVariable(cls(result.value)) if isinstance(result, ConstantVariable) else result
 
 
@@ -556,6 +558,8 @@ def new_bytes(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwar
         return call_host(tx, bytes, [ConstantVariable(args[0].as_python_constant())])
     if args[0].nb_index is not None:
         return call_host(tx, bytes, [ConstantVariable(host_index(tx, args[0]))])
+    if args[0].tp_iter is None:
+        return unsupported("operation-on-unknown-object", f"bytes() of a {type_name(args[0])}")
     return call_host(tx, bytes, [ListVariable(unpack(tx, args[0]))])
 
 
