@@ -22,11 +22,11 @@ from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host, declines
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import class_name, get_attr, type_name
+from dynamo_lite.variables.protocol.abstract import get_attr, type_name
 from dynamo_lite.variables.protocol.abstract import is_subtype as is_subclass
 from dynamo_lite.variables.protocol.base import MISSING, Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, fold, is_constant, is_none
-from dynamo_lite.variables.protocol.deferred_str import address, joined
+from dynamo_lite.variables.protocol.deferred_str import joined
 from dynamo_lite.variables.protocol.descr import (
     GETSETS,
     METHOD_DESCRIPTORS,
@@ -337,10 +337,7 @@ class MethodVariable(VariableTracker):
             name = next((name for name in names if name is not None), ConstantVariable(None))
             known = name if issubclass(name.python_type(), str) else "?"
             return joined(tx, ["<bound method ", known, " of ", object_repr(tx, self.self), ">"])
-        class_name(self.self.python_type())
-        name, owner = self.function.value.__name__, tp_name(self.self.python_type())
-        kind = f"method-wrapper '{name}'" if cls is types.MethodWrapperType else f"built-in method {name}"
-        return joined(tx, [f"<{kind} of {owner} object at ", address(tx, self.self), ">"])
+        return unsupported("object-identity", "text of a method, which contains an address")
 
     def direct_call(self, tx: Frame, args: list[VariableTracker]) -> Any:
         return self.function.direct_call(tx, [self.self, *args])

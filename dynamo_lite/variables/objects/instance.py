@@ -41,8 +41,7 @@ from dynamo_lite.variables.protocol.base import (
     VariableTracker,
     missing_from,
 )
-from dynamo_lite.variables.protocol.constant import ATOM_BASES, NOT_IMPLEMENTED, ConstantVariable
-from dynamo_lite.variables.protocol.deferred_str import default_text
+from dynamo_lite.variables.protocol.constant import ATOM_BASES, ConstantVariable
 from dynamo_lite.variables.protocol.descr import (
     attribute_name,
     generic_getattr,
@@ -340,13 +339,6 @@ class InstanceVariable(UserSlots):
         self.emit_slots(cg, self.__dict__.get("written_slots", ()))
 
 
-def _load_setter(cg: Codegen, descriptor: Any) -> None:
-    """Push the `__set__` of a slot of a class that the traced code made."""
-    cg.load_const(descriptor.__objclass__)
-    cg.asm.load_attr(descriptor.__name__)
-    cg.asm.load_attr("__set__")
-
-
 def dict_of_thread(value: Any) -> dict[str, Any]:
     """`_ldict` of `Modules/_threadmodule.c`: where this thread's attributes of a `threading.local` are; the first time in a thread its
     `__init__` is called. What `__dictoffset__` leads to is not asked by its lookup."""
@@ -437,7 +429,7 @@ def object_hash(tx: Frame, self: VariableTracker) -> VariableTracker:
 
 @method(object.__repr__)
 def object_repr(tx: Frame, self: VariableTracker) -> VariableTracker:
-    return default_text(tx, self)
+    return unsupported("object-identity", f"text of a {type_name(self)}, which contains its address")
 
 
 @method(object.__str__)
@@ -471,11 +463,6 @@ def object_getstate(tx: Frame, self: VariableTracker) -> VariableTracker:
         if value is not None:
             slots.mp_ass_subscript(tx, ConstantVariable(name), value)
     return TupleVariable([state, slots]) if slots.items else state
-
-
-@method(object.__dict__["__subclasshook__"])
-def object_subclasshook(tx: Frame, *args: VariableTracker) -> VariableTracker:
-    return NOT_IMPLEMENTED
 
 
 def _set_class(tx: Frame, self: VariableTracker, value: VariableTracker | None) -> None:

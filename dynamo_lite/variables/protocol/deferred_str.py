@@ -1,25 +1,19 @@
 """Texts with parts that are known only when the program runs: numbers that vary, and the data of tensors.
 
-Input: a number, a tensor, an object whose text is the default one, or pieces of text. Output: a constant where all parts are known, else
-`LateText`.
+Input: a number, a tensor, or pieces of text. Output: a constant where all parts are known, else `LateText`.
 Invariant: if the digits of a number turn out to decide something, the frame is analysed again with that number as a constant. Data of a
-tensor are those of the moment: if their text turns out to be needed, the graph ends before the instruction that asked for it. The
-address of an object is known only if the object is a constant of the program; any other breaks the graph.
-Mirrors the uses of `PyUnicode_FromFormat("%p")` in `Objects/object.c`, `funcobject.c`, `classobject.c` and `genobject.c`.
+tensor are those of the moment: if their text turns out to be needed, the graph ends before the instruction that asked for it.
 """
 
 from __future__ import annotations
 
 import re
-import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite.exc import Restart, TextIsRead, Unsupported, unsupported
-from dynamo_lite.guards import ir
 
-from .abstract import get_attr
-from .base import MISSING, Plain, VariableTracker, is_lazy
+from .base import Plain, VariableTracker
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean
 from .descr import generic_getattr
 
@@ -205,40 +199,9 @@ def unmarked(tx: Frame, text: str, marks: list[LateText]) -> VariableTracker:
     return joined(tx, [marks[int(piece)] if i % 2 else piece for i, piece in enumerate(pieces)])
 
 
-def address(tx: Frame, vt: VariableTracker) -> str:
-    """The text of the address of an object that is a constant of the program. Breaks for any other."""
-    value = vt.value
-    if value is MISSING or is_lazy(vt) or vt.source is None or vt.source.root.kind != ir.CONST:
-        return unsupported("object-identity", f"the address of {vt.describe()}")
-    tx.tr.guard(vt.source, ir.IS, value)
-    return f"0x{id(value):x}"
-
-
 # -- the texts
 
 
 def data_text(tx: Frame, tensor: VariableTracker) -> VariableTracker:
     """The text of a tensor as it is now."""
     return LateText([DataText(tx, tensor)])
-
-
-def default_text(tx: Frame, vt: VariableTracker) -> VariableTracker:
-    """`object_repr`."""
-    cls = tx.tr.type_of(tx, vt)
-    module, name = (get_attr(tx, cls, attribute) for attribute in ("__module__", "__qualname__"))
-    known = isinstance(module, ConstantVariable) and type(module.value) is str and module.value != "builtins"
-    prefix = [module, ".", name] if known else [get_attr(tx, cls, "__name__")]
-    return joined(tx, ["<", *prefix, " object at ", address(tx, vt), ">"])
-
-
-def named_text(tx: Frame, kind: str, vt: VariableTracker) -> VariableTracker:
-    """`<function f at 0x…>`, and the same of generators."""
-    return joined(tx, [f"<{kind} ", get_attr(tx, vt, "__qualname__"), " at ", address(tx, vt), ">"])
-
-
-TEXTS: dict[Any, Any] = {
-    object.__repr__: default_text,
-    types.FunctionType.__repr__: lambda tx, vt: named_text(tx, "function", vt),
-    types.GeneratorType.__repr__: lambda tx, vt: named_text(tx, "generator object", vt),
-}
-"""`__repr__` of a type whose instances are told by their address → (frame, object) -> its text."""

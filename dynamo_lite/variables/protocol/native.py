@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dynamo_lite._eval_frame import program_recursion_limit
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import is_heap_type
 
 from .abstract import class_path, equal, get_attr, index, is_true, type_name
 from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable
-from .deferred_str import TEXTS, LateText, mark, unmarked
+from .deferred_str import LateText, mark, unmarked
 from .descr import generic_getattr, generic_setattr
 from .dispatch import method
 
@@ -215,20 +214,11 @@ def _text(tx: Frame, v: VariableTracker, slot: Any, dunder: str) -> VariableTrac
         class_path(v.value)
         return ConstantVariable(repr(v.value))
     if slot is None:
-        return _text_in_c(tx, v)
+        unsupported("object-identity", f"text of a {type_name(v)}, which may contain its address")
     result = slot(tx)
     if not issubclass(result.python_type(), str):
         tx.raises(TypeError, f"{dunder} returned non-string (type {type_name(result)})")
     return result
-
-
-def _text_in_c(tx: Frame, v: VariableTracker) -> VariableTracker:
-    """The text of an object whose model has no slot for it: that of all objects, of functions …"""
-    cls = v.python_type()
-    text = TEXTS.get(cls.__repr__) if cls.__str__ is object.__str__ and not is_heap_type(cls) else None
-    if text is None:
-        unsupported("object-identity", f"text of a {type_name(v)}, which may contain its address")
-    return text(tx, v)
 
 
 def readonly(descriptor: Any) -> Callable[..., None]:
