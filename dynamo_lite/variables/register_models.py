@@ -33,6 +33,7 @@ from .objects import (  # noqa: F401
     module,
     traceback_object,
     type,
+    type_new,
 )
 from .objects.property import ClassMethodVariable, PropertyVariable, StaticMethodVariable
 from .objects.subclass import NATIVE_MODELS, register_native

@@ -27,7 +27,6 @@ from dynamo_lite.variables.protocol.native import optional_attr, run
 from dynamo_lite.variables.protocol.slot_functions import UserSlots, special
 
 from .type import TypeVariable
-from .type_new import known_subclasses
 from .weakref import ProxyVariable
 
 if TYPE_CHECKING:
@@ -116,39 +115,22 @@ def _recursive_isinstance(tx: Frame, obj: VariableTracker, target: VariableTrack
             return True
         claimed = claimed_class(tx, obj)
         return isinstance(claimed, TypeVariable) and is_subtype(tx, claimed.value, target.value)
-    _check_class(tx, target, _ARG_2["isinstance"])
-    return _abstract_issubclass(tx, claimed_class(tx, obj), target)
+    return _no_class(tx, target, _ARG_2["isinstance"])
 
 
 def _recursive_issubclass(tx: Frame, cls: VariableTracker, target: VariableTracker) -> bool:
     """`recursive_issubclass`."""
     if isinstance(cls, TypeVariable) and isinstance(target, TypeVariable):
         return is_subtype(tx, cls.value, target.value)
-    _check_class(tx, cls, "issubclass() arg 1 must be a class")
-    _check_class(tx, target, _ARG_2["issubclass"])
-    return _abstract_issubclass(tx, cls, target)
+    wrong = cls if not isinstance(cls, TypeVariable) else target
+    return _no_class(tx, wrong, "issubclass() arg 1 must be a class" if wrong is cls else _ARG_2["issubclass"])
 
 
-def _check_class(tx: Frame, cls: VariableTracker, message: str) -> None:
-    if _bases(tx, cls) is None:
-        tx.raises(TypeError, message)
-
-
-def _bases(tx: Frame, cls: VariableTracker) -> Any:
-    """`abstract_get_bases`."""
-    found = optional_attr(tx, cls, "__bases__")
-    return found.items if isinstance(found, TupleVariable) else None
-
-
-def _abstract_issubclass(tx: Frame, derived: VariableTracker, cls: VariableTracker) -> bool:
-    while not tx.tr.heap.same_object(derived, cls):
-        bases = _bases(tx, derived)
-        if not bases:
-            return False
-        if len(bases) > 1:
-            return any(_abstract_issubclass(tx, base, cls) for base in bases)
-        derived = bases[0]
-    return True
+def _no_class(tx: Frame, v: VariableTracker, message: str) -> Any:
+    """Raise TypeError for an object that is no class, and has no `__bases__` by which it is taken for one."""
+    if optional_attr(tx, v, "__bases__") is not None:
+        unsupported("operation-on-unknown-object", f"{v.describe()}, which is taken for a class")
+    tx.raises(TypeError, message)
 
 
 @method(type.__instancecheck__)
@@ -193,29 +175,17 @@ def abc_subclasscheck(tx: Frame, cls: TypeVariable, subclass: VariableTracker, /
 
 
 def _abc_subclasscheck(tx: Frame, cls: TypeVariable, subclass: VariableTracker) -> bool:
-    """`_abc__abc_subclasscheck_impl`, less its caches; where no code of the program is asked, the real one."""
+    """`_abc__abc_subclasscheck_impl`, where no code of the program is asked."""
     if not isinstance(subclass, TypeVariable):
         tx.raises(TypeError, "issubclass() arg 1 must be a class")
-    if not _asks_program(cls.value):
-        try:
-            found = _abc._abc_subclasscheck(cls.value, subclass.value)
-        except TypeError as error:
-            tx.raises_like(error)
-        _guard_answer(tx, cls.value, subclass.value, found)
-        return found
-    verdict = tx.call(cls.tp_getattro(tx, "__subclasshook__"), [subclass])
-    if verdict.value is True or verdict.value is False:
-        return verdict.value
-    if verdict.value is not NotImplemented:
-        tx.raises(AssertionError, "__subclasshook__ must return either False, True, or NotImplemented")
-    if is_subtype(tx, subclass.value, cls.value):
-        return True
-    registered = [reference() for reference in _abc._get_dump(cls.value)[0]]
-    for other in [*registered, *_subclasses(tx, cls)]:
-        other = tx.tr.type_tracker(other) if isinstance(other, type) else other
-        if other is not None and is_subclass(tx, subclass, other):
-            return True
-    return False
+    if _asks_program(cls.value):
+        unsupported("operation-on-unknown-object", f"issubclass() that asks hooks of {cls.describe()}")
+    try:
+        found = _abc._abc_subclasscheck(cls.value, subclass.value)
+    except TypeError as error:
+        tx.raises_like(error)
+    _guard_answer(tx, cls.value, subclass.value, found)
+    return found
 
 
 def _guard_answer(tx: Frame, abstract: type, cls: type, answer: bool) -> None:
@@ -233,16 +203,6 @@ def _is_of_python(*classes: type) -> bool:
 def _is_by_registration(tx: Frame, abstract: type, cls: type) -> bool:
     """Whether neither the bases of a class, nor its methods, make it a subclass."""
     return not is_subtype(tx, cls, abstract) and abstract.__subclasshook__(cls) is not True
-
-
-def _subclasses(tx: Frame, cls: TypeVariable) -> list[Any]:
-    method_ = type_attribute(tx, cls.value, "__subclasses__") or type_attribute(tx, cls.python_type(), "__subclasses__")
-    if method_.value is type.__subclasses__:
-        return known_subclasses(tx, cls.value)
-    found = tx.call(cls.tp_getattro(tx, "__subclasses__"), [])
-    if not issubclass(found.python_type(), list):
-        tx.raises(TypeError, "__subclasses__() must return a list")
-    return list(found.items)
 
 
 def _asks_program(cls: type) -> bool:
