@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.isa.canon import Op
+from dynamo_lite.isa.typeobject import MEMBER_DESCRIPTORS
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.objects.exception_instance import ExceptionVariable, is_exception_class, make_exception
-from dynamo_lite.variables.objects.frame_object import frame_object
 from dynamo_lite.variables.objects.traceback_object import is_traceback
 from dynamo_lite.variables.protocol.abstract import get_attr, get_iter, type_name
 from dynamo_lite.variables.protocol.base import ObservedException, Plain, VariableTracker, load_filled
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import (
     PlainObject,
-    foreign_attribute,
     getset,
 )
 from dynamo_lite.variables.protocol.dispatch import method
@@ -49,7 +48,6 @@ class GeneratorVariable(PlainObject):
     """A generator made by the traced code. `suspended` is set by YIELD_VALUE; `frame` is None once finished."""
 
     frame: Any = Plain()
-    names: dict[str, VariableTracker] = Plain(factory=dict, init=False)
     exc_state: ExcState = Plain(factory=ExcState, init=False)
     started = running = suspended = False
 
@@ -242,7 +240,7 @@ class GeneratorVariable(PlainObject):
 
     def emit_new(self, cg: Codegen) -> None:
         """Call the function again; a generator that has started is made to continue where it is."""
-        if self.names or self.running:
+        if self.running:
             unsupported("generator-escapes", self.describe())
         if self.started and self.frame is not None:
             cg.load_suspended(self.frame)
@@ -499,50 +497,13 @@ def generator_close(tx: Frame, self: VariableTracker, /) -> VariableTracker:
 # -- members
 
 
-def _parts(self: VariableTracker, descriptor: object, tx: Frame, read: Any) -> VariableTracker:
-    followed = getattr(self, "inner", self)
-    return read(tx, followed) if isinstance(followed, GeneratorVariable) else foreign_attribute(tx, self, descriptor)
+def _refuse(tx: Frame, self: VariableTracker) -> VariableTracker:
+    return unsupported("generator-escapes", f"a member of {self.describe()}")
 
 
-def _frame(tx: Frame, self: GeneratorVariable) -> VariableTracker:
-    return NONE if self.frame is None else frame_object(tx, self.frame)
-
-
-_MEMBERS = {
-    "running": lambda tx, self: ConstantVariable(self.running),
-    "suspended": lambda tx, self: ConstantVariable(self.suspended and self.frame is not None),
-    "code": lambda tx, self: ConstantVariable(self.function.code),
-    "frame": _frame,
-    "yieldfrom": lambda tx, self: self.delegate() or NONE,
-}
-
-
-def _name_member(name: str) -> Any:
-    def read(tx: Frame, self: GeneratorVariable) -> VariableTracker:
-        return self.names.get(name) or get_attr(tx, self.function, name)
-
-    return read
-
-
-def _set_name(name: str) -> Any:
-    def write(tx: Frame, self: VariableTracker, value: VariableTracker | None) -> None:
-        if value is None or not issubclass(value.python_type(), str):
-            tx.raises(TypeError, f"{name} must be set to a string object")
-        native(tx, self).names[name] = value
-
-    return write
-
-
-def _register_members() -> None:
-    for name, descriptor in types.GeneratorType.__dict__.items():
-        if type(descriptor) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
-            continue
-        read = _MEMBERS.get(name.removeprefix("gi_")) or _name_member(name)
-        setter = _set_name(name) if name.startswith("__") else None
-        getset(descriptor, setter)(lambda tx, self, d=descriptor, r=read: _parts(self, d, tx, r))
-
-
-_register_members()
+for _descriptor in vars(types.GeneratorType).values():
+    if type(_descriptor) in MEMBER_DESCRIPTORS:
+        getset(_descriptor)(_refuse)
 
 
 # -- delegation
