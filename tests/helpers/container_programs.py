@@ -94,7 +94,7 @@ DICT_READS = """
     d | {"c": 3}, {"a": 0, "c": 1} | d
     d | [("c", 3)]
     {**d, "a": 9}, dict(d), dict(d, c=1), dict(d) is d, d.copy(), d.copy() is d
-    repr(d), str(d), f"{d}", "%s" % d, "%(a)s-%(b)s" % d, "{a} {b[0]}".format(**d), "{a}".format_map(d)
+    repr(d), str(d), f"{d}", "%s" % d, "%(a)s-%(b)s" % d, "{a} {b[0]}".format(**d)
     "%(z)s" % d
     hash(d)
     {k: v for k, v in d.items()}, {v: k for k, v in d.items() if k == "a"}, sorted(d), max(d)
@@ -121,7 +121,7 @@ DICT_READS = """
     d.x = 1
     d.__len__(), d.__getitem__("a"), d.__contains__("b"), d.__eq__({}), d.__or__({}), d.__iter__().__next__()
     dict.__getitem__(d, "a"), dict.get(d, "z"), dict.keys(d), dict.__contains__(d, "a")
-    iter(d).__length_hint__(), isinstance(d, dict), type(d), isinstance(d.keys(), collections.abc.KeysView)
+    isinstance(d, dict), type(d), isinstance(d.keys(), collections.abc.KeysView)
     (lambda **kw: kw)(**d), (lambda a, b: a)(**d)
     (lambda a: a)(**d)
     (lambda **kw: kw)(**d, **{"c": 1})
@@ -199,7 +199,7 @@ ORDERED_DICTS = """
     for k in d: d[k * 2] = 1
     d.x = 1; return d, d.x
     iter(d), d.keys(), d.items()
-    {**d}, dict(d), collections.OrderedDict(d), collections.OrderedDict.fromkeys("ab", 1), sorted(d)
+    {**d}, dict(d), collections.OrderedDict(d), sorted(d)
     d != collections.OrderedDict(a=1, b=2), collections.OrderedDict([("a", 1), ("b", 2)]) == d
     d.get("a"), d.get("z"), bool(collections.OrderedDict())
     collections.OrderedDict(1)

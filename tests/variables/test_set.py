@@ -30,7 +30,7 @@ READ = """
     repr(s), str(s), f"{s}", repr(set()), repr(frozenset()), repr(frozenset([1]))
     hash(s)
     {s: 1}
-    iter(s).__length_hint__(), type(s), isinstance(s, set), isinstance(s, frozenset), type(iter(s))
+    type(s), isinstance(s, set), isinstance(s, frozenset), type(iter(s))
     s.__len__(), s.__contains__(1), s.__or__({5}), s.__and__([1]), s.__eq__({1}), s.__sub__({1}), s.__ror__({7})
     s.add.__name__, s.__class__
     s[0]

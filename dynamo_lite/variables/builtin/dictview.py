@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import gc
-import operator
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, contains, unpack
 from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker, load_filled
-from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, boolean
+from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, boolean
 from dynamo_lite.variables.protocol.dispatch import method
 from dynamo_lite.variables.protocol.hashing import key_tracker
 from dynamo_lite.variables.protocol.native import (
@@ -180,10 +179,6 @@ class DictIterator(IteratorVariable):
         self.consumed += 1
         return item_of(self.kind, key, value)
 
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        return 0 if self.done else operator.length_hint(self.host)
-
     def can_be_made_again(self) -> bool:
         """Whether an iterator over the dict as it is now gives the same after as many items."""
         if len(self.mapping.items) != self.size:
@@ -224,14 +219,6 @@ ITERATOR_TYPES: dict[tuple[bool, str, bool], type] = {
     for kind in ("keys", "values", "items")
     for backwards in (False, True)
 }
-
-for _cls in dict.fromkeys(ITERATOR_TYPES.values()):
-    if hasattr(_cls, "__length_hint__"):
-
-        @method(_cls.__length_hint__)
-        def dict_iterator_length_hint(tx: Frame, self: Any, /) -> VariableTracker:
-            return ConstantVariable(self.remaining(tx))
-
 
 # -- methods of views
 

@@ -332,10 +332,6 @@ class SetIterator(IteratorVariable):
         self.consumed += 1
         return key_tracker(self.order[self.consumed - 1])
 
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        return self.host.__length_hint__()
-
     def emit_new(self, cg: Codegen) -> None:
         if self.seq is None:
             emit_position(cg, None, 0, set)
@@ -362,11 +358,6 @@ def _set_iterator_at(real: Any, rest: list[Any], consumed: int) -> Iterator[Any]
 def _is_one_element(a: object, b: object) -> bool:
     # What `==` says of other objects than constants is theirs to decide; of two tensors with the same data it says yes.
     return a is b or (is_constant_key(a) and is_constant_key(b) and type(a) is type(b) and a == b)
-
-
-@method(SetIterator.cls.__length_hint__)
-def set_iterator_length_hint(tx: Frame, self: SetIterator, /) -> VariableTracker:
-    return ConstantVariable(self.remaining(tx))
 
 
 def lookup_key(tx: Frame, item: VariableTracker) -> Any:

@@ -240,10 +240,6 @@ class OpenRangeIterator(IteratorVariable):
         self.index += 1
         return number
 
-    def remaining(self, tx: Frame) -> int:
-        """`__length_hint__`."""
-        return 0 if self.seq is None else len(self.seq.value) - self.index
-
     def emit_new(self, cg: Codegen) -> None:
         emit_position(cg, self.seq, self.index, functools.partial(range, 0))
 
