@@ -43,15 +43,10 @@ refuse("class-definition", type.__new__, builtins.__build_class__)
 @method(type.__subclasses__)
 def type_subclasses(tx: Frame, cls: TypeVariable, /) -> VariableTracker:
     """The classes that are there when the program runs."""
-    return ListVariable([tx.tr.type_tracker(sub) for sub in known_subclasses(tx, cls.value)])
-
-
-def known_subclasses(tx: Frame, cls: type) -> list[type]:
-    """`cls.__subclasses__()`, guarded."""
-    found = type.__subclasses__(cls)
-    node = tx.tr.source(tx.tr.constant_source(cls), ir.CALL, type.__subclasses__)
+    found = type.__subclasses__(cls.value)
+    node = tx.tr.source(tx.tr.constant_source(cls.value), ir.CALL, type.__subclasses__)
     tx.tr.guard(node, ir.PYTHON, _same_classes(found))
-    return found
+    return ListVariable([tx.tr.type_tracker(sub) for sub in found])
 
 
 def _same_classes(expected: list[type]) -> Callable[[list[type]], bool]:
