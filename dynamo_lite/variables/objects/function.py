@@ -39,7 +39,7 @@ from dynamo_lite.variables.protocol.descr import (
     type_lookup,
 )
 from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, HANDLERS, PURE
-from dynamo_lite.variables.protocol.getargs import fits, ignores_keywords
+from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.markers import refuse_marked
 from dynamo_lite.variables.protocol.native import object_repr, optional_attr
 from dynamo_lite.variables.protocol.slots import SLOTDEFS, call_slot
@@ -511,8 +511,6 @@ def call_handler(
     except TypeError as error:
         if not _is_raised_here(error):
             raise
-        if kwargs and ignores_keywords(fn, args):
-            return call_handler(tx, fn, handler, args, {})
         unsupported("call-c-function", f"{getattr(fn, '__qualname__', fn)} with arguments that don't fit", error)
     return result if result is not None else ConstantVariable(None)
 
