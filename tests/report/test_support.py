@@ -51,7 +51,12 @@ def test_every_callable_has_its_row():
     assert owners >= {*support.MODULES, "list", "dict_keys", "generator", "collections.deque", "functools.partial"}
 
 
-# Of these types and modules only what is named in `support.REASONS` or refused breaks.
+# Of these types and modules only what is named in `support.REASONS`, refused, or called by no program with tensors breaks.
+RARE = {
+    range: ["count", "index"],
+    collections.deque: ["count", "index", "insert", "remove"],
+    collections.OrderedDict: ["fromkeys"],
+}
 MODELLED = [
     *(int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range, slice),
     *(collections.deque, collections.OrderedDict, collections.defaultdict, types.MappingProxyType),
@@ -62,14 +67,15 @@ MODELLED = [
 @pytest.mark.parametrize("cls", MODELLED, ids=lambda cls: cls.__name__)
 def test_modelled_types_have_all_their_methods(cls):
     broken = [row.name for row in support.methods(cls) if row.support.how == support.ENDS]
-    assert [name for name in broken if name not in support.REASONS] == []
+    assert sorted(name for name in broken if name not in support.REASONS) == RARE.get(cls, [])
 
 
 @pytest.mark.parametrize("module", [builtins, itertools, operator], ids=lambda module: module.__name__)
 def test_modelled_modules_have_all_their_functions(module):
     classes = {name: cls for name, cls in vars(builtins).items() if isinstance(cls, type)}
     exceptions = [name for name, cls in classes.items() if issubclass(cls, WITH_MEMBERS)]
-    unmodelled = {"bytearray", "memoryview", "countOf", "indexOf", "length_hint", *exceptions}
+    unmodelled = {"bytearray", "memoryview", "countOf", "indexOf", "length_hint", "aiter", "anext", *exceptions}
+    unmodelled |= {"classmethod", "property", "staticmethod"}
     values = {
         row.name: getattr(module, row.name) for row in support.functions(module) if row.support.how == support.ENDS
     }

@@ -372,7 +372,7 @@ class TestIterators:
             pairs = itertools.pairwise(again)
             return list(pairs)
 
-        same(program, whole=True)
+        same(program, breaks=["class-definition"])
 
 
 def test_taking_an_iterator_apart_breaks():
