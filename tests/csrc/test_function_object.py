@@ -425,7 +425,7 @@ def test_a_class_made_under_capture_with_wrapped_methods(wrap):
         return x * 2, Derived
 
     x = torch.ones(1)
-    y, made = dynamo_lite.compile(f, backend="eager", fullgraph=True)(x)
+    y, made = dynamo_lite.compile(f, backend="eager")(x)
     assert y.item() == 2 and made().method(x).item() == 3
     y, made = dynamo_lite.compile(g, backend="eager")(x)
     assert y.item() == 2 and made.seen == {"k": 1}
