@@ -105,7 +105,9 @@ def _register(model: Any, *members: str) -> None:
 
     @builds(cls)
     def build(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
-        if type(value) is cls:  # not by identity: no weak reference tells whether it is still there, and its function may go
+        if (
+            type(value) is cls
+        ):  # not by identity: no weak reference tells whether it is still there, and its function may go
             tr.guard(source, ir.TYPE_IS, cls)
         return model(value, source=source)
 
