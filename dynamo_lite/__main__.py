@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from . import __version__, _eval_frame
 from .config import ENVIRONMENT_PREFIX, config
-from .exc import BREAKS, InvalidBackend, slug_of
+from .exc import BREAKS, InvalidBackend, format_break, slug_of
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -103,8 +103,7 @@ def explain(options: argparse.Namespace) -> int:
         _say("\n".join(_break_table()))
         return 0
     if _is_break(options.target):
-        kind = BREAKS[slug_of(options.target)]
-        _say(f"{kind.code} {kind.title}\n  why: {kind.why}\n  do:  {kind.what_to_do}")
+        _say(format_break(slug_of(options.target)).rpartition("\n")[0])
         return 0
     if re.fullmatch(r"DL\d+", options.target):
         print(
@@ -140,7 +139,7 @@ def _break_table() -> Iterator[str]:
     yield "| number | what | why | what to do |"
     yield "|---|---|---|---|"
     for kind in sorted(BREAKS.values()):
-        yield f"| {kind.code} | {kind.title} | {kind.why} | {kind.what_to_do} |"
+        yield f'| <a id="{kind.code.lower()}"></a>{kind.code} | {kind.title} | {kind.why} | {kind.what_to_do} |'
 
 
 def _is_break(text: str) -> bool:

@@ -5,16 +5,19 @@ user's line. Invariant: every slug raised anywhere in the package is a key of `B
 another meaning.
 
 The class names are those of `torch._dynamo.exc`, so `except dynamo_lite.exc.Unsupported` works after a change of
-import. This module imports neither torch nor any other module of the package.
+import. This module does not import torch.
 """
 
 from __future__ import annotations
 
 import enum
 import linecache
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
+
+from .messages import short_path
 
 TRACEBACK = BaseException.__dict__["__traceback__"]
 CONTEXT = BaseException.__dict__["__context__"]
@@ -50,6 +53,9 @@ UserStack = Sequence[UserFrame]
 """Outermost frame first, as in a traceback: the last item is the line that caused the event."""
 
 
+_SETTING = re.compile(r"config\.(\w+)( = True)?")
+
+
 class BreakKind(NamedTuple):
     """One row of `BREAKS`: what `python -m dynamo_lite explain DL012` and the reports print."""
 
@@ -62,6 +68,17 @@ class BreakKind(NamedTuple):
     def code(self) -> str:
         """The stable name of this kind, such as `DL012`."""
         return f"DL{self.number:03d}"
+
+    @property
+    def settings(self) -> list[str]:
+        """The settings that the advice names, with their environment variables."""
+        keys = _SETTING.findall(self.what_to_do)
+        return [f"dynamo_lite.config.{key}{value}, or DYNAMO_LITE_{key.upper()}" + ("=1" if value else "") for key, value in keys]
+
+    @property
+    def page(self) -> str:
+        """Where more is said about this kind: a place in the documentation, and the command that prints it."""
+        return f"docs/breaks.md#{self.code.lower()} (python -m dynamo_lite explain {self.code})"
 
 
 BREAKS: dict[str, BreakKind] = {
@@ -507,13 +524,15 @@ BREAKS: dict[str, BreakKind] = {
 
 
 class OfKind:
-    """An object about one kind of break: `slug`, `context` and `user_stack` describe the case, the properties its kind."""
+    """An object about one kind of break: `slug`, `context`, `user_stack` and `origin` describe the case, the properties its kind.
+    `origin`: the line that made the value which the break is about."""
 
     __slots__ = ()
 
     slug: str
     context: str
     user_stack: UserStack
+    origin: UserFrame | None
 
     @property
     def kind(self) -> BreakKind:
@@ -540,7 +559,7 @@ class OfKind:
         return self.kind.what_to_do
 
     def __str__(self) -> str:
-        return format_break(self.slug, self.context, self.user_stack)
+        return format_break(self.slug, self.context, self.user_stack, self.origin)
 
 
 _BY_CODE = {kind.code: slug for slug, kind in BREAKS.items()}
@@ -579,6 +598,7 @@ class Unsupported(OfKind, TorchDynamoException):
         self.context = context
         self.cause = cause
         self.user_stack: UserStack = ()
+        self.origin: UserFrame | None = None
         self.break_step: int | None = None  # of the analysis: where to break because of this, if the raiser knows
 
     def at(self, step: int | None, user_stack: UserStack = ()) -> Unsupported:
@@ -600,28 +620,46 @@ class FirstUse(Unsupported):
     """The break before something that an object does once in its life, when it is first used."""
 
 
-def unsupported(slug: str, context: str = "", cause: BaseException | None = None) -> NoReturn:
-    """Raise `Unsupported(slug, context)`, chained to `cause` when there is one."""
-    raise Unsupported(slug, context, cause) from cause
+def unsupported(
+    slug: str, context: str = "", cause: BaseException | None = None, origin: UserFrame | None = None
+) -> NoReturn:
+    """Raise `Unsupported(slug, context)`, chained to `cause` when there is one. `origin`: the line that made the value in question."""
+    error = Unsupported(slug, context, cause)
+    error.origin = origin
+    raise error from cause
 
 
-def format_break(slug: str, context: str = "", user_stack: UserStack = ()) -> str:
-    """The text for one graph break, at most six lines: what, where (line with caret), why, what to do."""
+def format_break(
+    slug: str, context: str = "", user_stack: UserStack = (), origin: UserFrame | None = None
+) -> str:
+    """The text for one graph break, at most nine lines: what, where (line with caret), where its value was made, why, what to do, which
+    setting to try, where to read more."""
     kind = BREAKS[slug]
     detail = " ".join(context.split())
     lines = [f"{kind.code} {kind.title}" + (f": {_shorten(detail)}" if detail else "")]
     if user_stack:
         lines += format_location(user_stack[-1])
-    lines.append(f"  why: {kind.why}")
-    lines.append(f"  do:  {kind.what_to_do}")
+    lines += format_origin(origin, user_stack)
+    lines.append(f"  why:  {kind.why}")
+    lines.append(f"  do:   {kind.what_to_do}")
+    lines += [f"  set:  {setting}" for setting in kind.settings]
+    lines.append(f"  see:  {kind.page}")
     return "\n".join(lines)
+
+
+def format_origin(origin: UserFrame | None, user_stack: UserStack) -> list[str]:
+    """The line that says where the value of a break was made; none if that is not known, or the line of the break itself."""
+    if origin is None or (user_stack and origin.location == user_stack[-1].location):
+        return []
+    place = f"{short_path(origin.filename)}:{origin.lineno}"
+    return [f"  from: this value was made at {place}: {_shorten(origin.line.strip())}"]
 
 
 def format_location(frame: UserFrame) -> list[str]:
     """One to three lines: the place, the source line if it can be read, and carets below the expression if its columns
     are known.
     """
-    lines = [f'  File "{frame.filename}", line {frame.lineno}, in {frame.function}']
+    lines = [f'  File "{short_path(frame.filename)}", line {frame.lineno}, in {frame.function}']
     source = frame.line
     text = source.lstrip()
     if not text:

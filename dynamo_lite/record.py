@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .config import config
 from .exc import OfKind, Unsupported, UserFrame, UserStack
+from .messages import short_path
 
 MAX_FRAMES = 10_000
 """Frames that the log keeps; the oldest are dropped, the counters keep counting."""
@@ -100,11 +101,12 @@ class BreakRecord(OfKind):
     slug: str
     context: str
     user_stack: UserStack
+    origin: UserFrame | None = None
 
     @classmethod
     def of(cls, exc: Unsupported) -> BreakRecord:
         """The record of a break that the interpreter raised."""
-        return cls(exc.slug, exc.context, tuple(exc.user_stack))
+        return cls(exc.slug, exc.context, tuple(exc.user_stack), exc.origin)
 
     @property
     def user_frame(self) -> UserFrame | None:
@@ -168,7 +170,7 @@ class Specialization:
     why: str | None = None
 
     def __str__(self) -> str:
-        where = f", by {self.user[0]}:{self.user[1]}" if self.user is not None else ""
+        where = f", by {short_path(self.user[0])}:{self.user[1]}" if self.user is not None else ""
         return f"{self.text} = {self.value}{where}" + (f" ({self.why})" if self.why is not None else "")
 
 
@@ -221,10 +223,13 @@ class FrameRecord:
     memo_hits: int = 0
     from_cache: bool = False
     """Made by another process: nothing was traced in this one."""
+    compile_id: str = ""
+    """Number of the frame, and of its analyses before: what `TORCH_LOGS` has before each line."""
 
     @property
     def location(self) -> str:
-        return f"{self.filename}:{self.lineno}"
+        """Where the function begins; the file as `short_path` has it."""
+        return f"{short_path(self.filename)}:{self.lineno}"
 
     @property
     def ops_total(self) -> int:
@@ -292,11 +297,16 @@ class RecordLog:
         self.capture_context: Callable[[], AbstractContextManager[Any]] = nullcontext
         self._lock = threading.Lock()
         self._graph_ids = itertools.count()
+        self._frame_ids = itertools.count()
         self._listeners: tuple[Listener, ...] = ()
 
     def next_graph_id(self) -> int:
         """A number for a new `GraphRecord`, unique in this log since the last `reset`."""
         return next(self._graph_ids)
+
+    def next_frame_id(self) -> int:
+        """A number for a frame that is analysed for the first time since the last `reset`."""
+        return next(self._frame_ids)
 
     def add(self, frame: FrameRecord) -> None:
         """Append a finished frame, count it, and tell the listeners (in this thread, outside of the lock)."""
@@ -361,6 +371,7 @@ class RecordLog:
             self.frames.clear()
             self.counters.clear()
             self._graph_ids = itertools.count()
+            self._frame_ids = itertools.count()
 
 
 log = RecordLog()

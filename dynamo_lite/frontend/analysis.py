@@ -8,7 +8,6 @@ Invariant: each run begins with what those before it have learned (`Facts`) and 
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Sequence
 from gc import disable as gc_disable
 from gc import enable as gc_enable
@@ -62,8 +61,6 @@ if TYPE_CHECKING:
     from .convert import Region
     from .root import MissedCall
 
-logger = logging.getLogger("dynamo_lite")
-
 MAX_RUNS = 256
 """Runs of one analysis: each restart learns one thing more, so this only ends what would not end by itself."""
 
@@ -92,6 +89,8 @@ class Analysis:
         self.fn = call.fn
         self.values = call.values
         self.record = call.record
+        self.log = call.log
+        self.untold: Sequence[BreakRecord] = ()  # at which the version ends that is being made
         self.facts = Facts()
         self.artifacts: kept.Artifacts | None = None
 
@@ -124,7 +123,7 @@ class Analysis:
     def _restarted(self, restart: Restart, tr: Trace) -> None:
         """A run ends with a fact for the next one, unless the region remembers what it has found."""
         self.record.restarts += 1
-        logger.debug("restart: %s", restart)
+        self.log.restarts(str(restart))
         fact = restart.fact
         if isinstance(fact, NumbersSeen):
             tr.dynamic_hints.update(fact.hints)
@@ -164,6 +163,8 @@ class Analysis:
         entry = self._entry_of(guards, settled, code, version.needs_hook)
         hints_of(self.region.hints, self.fn, self.values).update(version.hints)
         self.cache.add(entry)
+        self.log.breaks(self.record.breaks)
+        self.log.committed(code, lambda: entry.owner.guards)
         return entry
 
     @staticmethod
@@ -265,7 +266,7 @@ class Analysis:
         self._check_effects(tr)
         codegen = Codegen(tr, self.compile_graph)
         reason = self.facts.break_reason
-        breaks = [] if reason is None else [BreakRecord.of(reason)]
+        breaks = self.untold = [] if reason is None else [BreakRecord.of(reason)]
         frames = list(tr.thread.frames())
         code = codegen.finish_break(frames[::-1])
         self.region.inner_breaks.note(tr, frames)
@@ -287,9 +288,11 @@ class Analysis:
         step = error.break_step if error.break_step is not None else tr.thread.failing_step()
         if 0 <= self.facts.break_step <= step:
             self.record.breaks.append(BreakRecord.of(error))
+            self.log.breaks(self.record.breaks[-1:])
             return False
         self.facts = self.facts.learned(BreakAt(step, error, _open_ranges(tr)))
         self.record.restarts += 1
+        self.log.restarts(f"{error.code} {error.title}")
         return True
 
     def _commit(
@@ -316,12 +319,19 @@ class Analysis:
             raise RuntimeError("a guard fails on the values it was made from: " + "; ".join(map(str, failures)))
         self.cache.add(entry)
         self.record.breaks += breaks
+        self._tell_breaks()
+        self.log.committed(code, lambda: entry.owner.guards)
         if kept.is_on() and side.holds_elsewhere():
             has_graph = codegen is not None and codegen.graph_call.value is not None
             path = kept.keep(tr, self.region, code, needs_hook, tr.graph if has_graph else None)
             if has_graph and self.artifacts is not None:
                 self.artifacts.kept_as(path)
         return entry
+
+    def _tell_breaks(self) -> None:
+        """What follows will be the version: say where it ends."""
+        self.log.breaks(self.untold)
+        self.untold = ()
 
     def _entry(self, tr: Trace, code: CodeType, needs_hook: bool, codegen: Codegen | None) -> Any:
         tr.guards.settle()
@@ -351,12 +361,13 @@ class Analysis:
 
     def compile_graph(self, graph: Any, version: Any = None) -> Any:
         """Hand a finished graph to the backend; what it made of it, and what to ask when that raises. `version`: the file it is from."""
+        self._tell_breaks()
         self.artifacts = kept.Artifacts(self.record, version) if kept.is_on() else None
         if _eval_frame.program_collects():
             gc_enable()  # backends do as the program does
         try:
             compiled, on_failure, graph_record = side.compile_graph(
-                graph, self.region.backend, self.region.fullgraph, self.artifacts
+                graph, self.region.backend, self.region.fullgraph, self.log, self.artifacts
             )
         finally:
             gc_disable()

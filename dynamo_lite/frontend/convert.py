@@ -43,7 +43,7 @@ from .analysis import Analysis
 from .recompile_limits import RecompileLimits
 from .root import MissedCall
 from .strikes import OUT_OF_MEMORY, UNCONCERNED, UNFIT, InnerBreaks, Strikes
-from .versions import nearest_miss
+from .versions import all_misses, nearest_miss
 
 logger = logging.getLogger("dynamo_lite")
 
@@ -103,6 +103,7 @@ class Region(_eval_frame.Region):
         self.strikes = Strikes()
         self.inner_breaks = InnerBreaks()
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
+        self.analyses: dict[int, tuple[int, int]] = {}  # id of a cache → number of the frame, of its analyses so far
         self.callback = self.on_miss
 
     def exchange_versions(self, before: object, now: object) -> None:
@@ -153,6 +154,7 @@ class Region(_eval_frame.Region):
         self.strikes.clear()
         self.inner_breaks.clear()
         self.failing.clear()
+        self.analyses.clear()
         self.limits.clear()
 
     # -- the callback
@@ -245,16 +247,24 @@ class Region(_eval_frame.Region):
         return record
 
     def _compile(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> Any:
-        code = cache.code
         record = self.new_record(cache, fn, values)
+        frame, version = self.analyses.get(id(cache)) or (log.next_frame_id(), 0)
+        self.analyses[id(cache)] = frame, version + 1
+        call = MissedCall(fn, values, record)
+        with side.new_log(record, cache.code, (frame, version), lambda: all_misses(cache, fn, values)) as call.log:
+            return self._analyse(cache, call)
+
+    def _analyse(self, cache: _eval_frame.Cache, call: MissedCall) -> Any:
+        code, record = cache.code, call.record
         started = record.started = perf_counter()
         fake_calls, memo_hits = STATS.fake_calls, STATS.memo_hits
         try:
-            entry = Analysis(self, cache, MissedCall(fn, values, record)).entry()
+            entry = Analysis(self, cache, call).entry()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"
             if error.reason is not None:
                 record.breaks.append(BreakRecord.of(error.reason))
+                call.log.breaks(record.breaks[-1:])
             cache.state = _eval_frame.SKIP if error.callees else _eval_frame.SKIP_ALL
             return None
         except UnfitSizes as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import SkipFrame, Unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.graph.runtime import AnalysisLog
 from dynamo_lite.interp.frame import OPS, Frame
 from dynamo_lite.isa.canon import Instr, Op
 from dynamo_lite.isa.lift import lift
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class MissedCall:
-    """A call that no version fits, and the record of what is done about it."""
+    """A call that no version fits; the record of what is done about it, and who is told."""
+
+    log: AnalysisLog
 
     def __init__(self, fn: FunctionType, values: tuple[Any, ...], record: FrameRecord) -> None:
         self.fn = fn

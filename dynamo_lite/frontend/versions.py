@@ -70,6 +70,13 @@ def misses(entry: Entry, fn: FunctionType, values: tuple[Any, ...]) -> Sequence[
     return explain_miss(entry.owner.guards, values, fn.__closure__)
 
 
+def all_misses(
+    cache: Cache, fn: FunctionType, values: tuple[Any, ...]
+) -> list[tuple[FrameRecord, Sequence[MissedGuard]]]:
+    """The entries that were used last, with the guards of each that fail."""
+    return [(entry.owner.record, misses(entry, fn, values)) for entry in cache.entries[:MOST_COMPARED]]
+
+
 def nearest_miss(cache: Cache, fn: FunctionType, values: tuple[Any, ...]) -> Miss:
     """Why the nearest entry does not fit, of those that were used last."""
     nearest = Miss(0, [])

@@ -45,6 +45,24 @@ class EmptyGraph:
         """There is no module to make."""
 
 
+class NoLog:
+    """Nobody is told of an analysis."""
+
+    def __init__(self, *args: object) -> None:
+        pass
+
+    def __enter__(self) -> NoLog:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        pass
+
+    def _ignore(self, *args: object) -> None:
+        pass
+
+    restarts = breaks = graph = compiled = sizes = committed = _ignore
+
+
 def _nothing(*args: object) -> None:
     """There are no graphs, tracers, sizes and metadata of operators, and no ambient state."""
 
@@ -65,6 +83,7 @@ def _unreachable(*args: object) -> NoReturn:
 
 
 new_graph = EmptyGraph
+new_log = NoLog
 compile_graph = write_graph = read_graph = boxed_again = _unreachable
 boxed_call = tracer = refuse_symbolic_trace = forget = hide_code = write_ambient = check_ambient = recipe_of = _nothing
 capture_is_off = concerns_torch = has_foreign_slots = holds_tensors = _never

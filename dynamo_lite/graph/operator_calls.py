@@ -23,7 +23,7 @@ from .core.arguments import MODELS, Packing, as_dtype, with_writable_names
 from .core.custom_operators import records_by_its_kernel, why_unseen
 from .core.fake import MEMO, span
 from .core.meta import meta_of_fake
-from .core.nodes import NodeMeta, item_node, set_meta
+from .core.nodes import NodeMeta, item_node, made_at, set_meta
 from .core.operator_names import VIEWS_IN_PLACE, may_write
 from .core.storages import check_views, is_no_view, is_of_an_input
 from .core.values import (
@@ -165,6 +165,7 @@ class OperatorCalls:
         try:
             return self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
         except Unsupported as error:
+            error.origin = error.origin or next(filter(None, map(made_at, tensors)), None)
             if error.slug == "data-dependent-operator":
                 ask(self.builder, tensors)
             if error.slug == "fake-tensor-error":

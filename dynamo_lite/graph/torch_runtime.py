@@ -28,9 +28,11 @@ from dynamo_lite.guards import tensor_class
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, dictoffset_of, flags
 from dynamo_lite.messages import warn_user
 from dynamo_lite.progress import place_of, shown
-from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord, log
+from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord
+from dynamo_lite.record import log as records
 
 from .builder import GraphBuilder
+from .compile_log import CompileLog
 from .core import modes
 from .core.boxed import BoxedCallable, boxed_form, may_raise, one_by_one
 from .core.checkpoints import forward_of, runnable
@@ -57,6 +59,7 @@ from .shapes.formulas import recipe_of  # noqa: F401
 _LOOKED_AT = 16  # items of a container
 
 new_graph = GraphBuilder
+new_log = CompileLog
 read_graph = StoredGraph
 modes_back = modes.back
 _hook = torch._C._dynamo.eval_frame
@@ -179,14 +182,14 @@ _SKIP = _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKI
 
 
 def compile_graph(
-    graph: GraphBuilder | StoredGraph, backend: Any, fullgraph: bool, kept: Any = None
+    graph: GraphBuilder | StoredGraph, backend: Any, fullgraph: bool, log: CompileLog, kept: Any = None
 ) -> tuple[Any, GraphFailure, GraphRecord]:
-    """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record. `kept`: what earlier
-    processes have compiled of it."""
+    """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record. `log` is told; `kept`:
+    what earlier processes have compiled of it."""
     gm = graph.finish()
     protect = _protector(graph, gm)
     record = GraphRecord(
-        log.next_graph_id(),
+        records.next_graph_id(),
         graph.op_count,
         graph.node_count,
         backend_name(backend),
@@ -195,6 +198,7 @@ def compile_graph(
         origins=_origins(gm),
     )
     gm.meta[GRAPH_RECORD] = record
+    log.graph(gm, record)
     sources = torch.fx.graph_module._loader.eval_cache
     known = len(sources)
     started = time.perf_counter()
@@ -214,6 +218,7 @@ def compile_graph(
             made = list(itertools.islice(reversed(sources), max(len(sources) - known, 0)))
             weakref.finalize(gm, _forget_sources, type(gm), made)
     record.compile_seconds = time.perf_counter() - started
+    log.compiled(record)
     function = _function_of(compiled)
     boxed = _boxed(graph, gm, function)
     if getattr(function, "__self__", None) is not gm:

@@ -32,6 +32,7 @@ from dynamo_lite.isa.typeobject import (
     mro_of,
     qualname_of,
 )
+from dynamo_lite.messages import short_path
 
 
 class _Marker:
@@ -292,7 +293,7 @@ def _dims_match(actual: Sequence[int], expected: tuple) -> bool:
     return len(actual) == len(expected) and all(b is None or a == b for a, b in zip(actual, expected, strict=True))
 
 
-def _text_of_spec(spec: tuple) -> str:
+def text_of_spec(spec: tuple) -> str:
     """What a guard demands of a tensor: `Tensor torch.float32 shape (*, 1) stride (2, 1) on cpu`, and what is not the rule."""
     kind, dtype, device, layout, requires_grad, sizes, strides, _, _ = spec
     strided = f" stride {_dims(strides)}" if strides is not None else ""
@@ -436,7 +437,7 @@ def _write_tree(writer: _Writer, root: GuardNode, names: dict[GuardNode, str], s
             text = ROWS[guard.kind].python.format(v=name, k=writer.constant(guard.arg))
             writer.line(f"if not ({text}): return {guard.index}", _user_line(guard.user))
             if guard.kind == ir.TENSOR:
-                writer.texts[writer.constant(guard.arg)] = _text_of_spec(guard.arg)
+                writer.texts[writer.constant(guard.arg)] = text_of_spec(guard.arg)
         stack.extend(reversed(list(node.children.values())))
 
 
@@ -469,7 +470,7 @@ def _write_relation(writer: _Writer, guard: Guard, names: list[str]) -> None:
 
 
 def _user_line(user: User) -> str:
-    return f"{user[0]}:{user[1]}" if user is not None else ""
+    return f"{short_path(user[0])}:{user[1]}" if user is not None else ""
 
 
 class Mirror:
@@ -580,12 +581,12 @@ def _explain_check(guard: Guard, value: object) -> tuple[str, str]:
         kind, arg = ir.FIRM[kind], arg()
         if arg is None:
             return "an object that is gone", short(value)
-    expected, found = _texts()[kind]
+    expected, found = kind_texts()[kind]
     return expected(value, arg), found(value, arg)
 
 
 @functools.cache
-def _texts() -> dict[int, tuple[Callable[[Any, Any], str], Callable[[Any, Any], str]]]:
+def kind_texts() -> dict[int, tuple[Callable[[Any, Any], str], Callable[[Any, Any], str]]]:
     """For each kind functions of (value, argument): the texts for what was expected and what was found."""
     expected = _functions({kind: f'f"{row.expected}"' for kind, row in ROWS.items()})
     found = _functions({kind: f'f"{row.found}"' for kind, row in ROWS.items()})
@@ -616,7 +617,7 @@ def found_of(value: object, spec: tuple) -> str:
 
 
 def _explain_relation(guard: Guard, values: list[Any]) -> GuardFailure:
-    expected, found = _texts()[guard.kind]
+    expected, found = kind_texts()[guard.kind]
     path = _aliases(guard, values) if guard.kind == ir.DISTINCT else guard.path
     paths = tuple([node.steps for node in guard.nodes])
     wanted = guard.text or expected(values, guard.arg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
+
+from dynamo_lite.exc import UserFrame
 
 from .values import SequenceValue, SymValue, TensorValue
 from .varying_floats import FloatValue
@@ -88,7 +91,14 @@ def _stack_trace(meta: NodeMeta) -> str | None:
     if meta.place is None:
         return None
     code, lineno, _ = meta.place
-    return f'  File "{code.co_filename}", line {lineno}, in {code.co_name}'
+    line = linecache.getline(code.co_filename, lineno).strip()
+    return f'  File "{code.co_filename}", line {lineno}, in {code.co_name}\n    {line}\n'
+
+
+def made_at(value: Any) -> UserFrame | None:
+    """The line of the program that made a value of the graph; None for an input."""
+    place = getattr(value.node.meta, "place", None) if isinstance(value, TensorValue) else None
+    return UserFrame(place.code.co_filename, place.lineno, place.code.co_name) if place is not None else None
 
 
 _MADE_ON_DEMAND = {"example_value": _example_value, "stack_trace": _stack_trace}

@@ -89,6 +89,7 @@ class SymbolicSizes(GraphEffect):
             record = tr.root.call.record
             record.specializations = self.known.specializations
             record.size_lines = self.known.env.functions_at
+            tr.root.call.log.sizes(self.known)
 
     def who_made_constants(self) -> set[Function]:
         """The functions whose lines, or whose calls, have made constants of numbers that vary."""

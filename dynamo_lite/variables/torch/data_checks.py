@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
-from dynamo_lite.exc import Unsupported
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.isa.canon import NO_TARGET, TERMINAL, Op
 from dynamo_lite.isa.flow import leads_to_checked_comparison, only_raises, side_that_goes_on
 from dynamo_lite.isa.lift import lift
@@ -36,7 +37,7 @@ def checked_truth(
     """The truth of a tensor, as a bool, for a branch. Raises `Unsupported` if both sides go on."""
     expected = side_that_goes_on(tx.lifted, tx.cur, lambda index: _calls_what_raises(tx, index))
     if expected is None:
-        raise Unsupported(slug, context or vt.describe())
+        unsupported(slug, context or vt.describe(), origin=made_at(vt.proxy))
     check(tx, vt, expected, slug, context)
     return ConstantVariable(expected)
 
@@ -84,6 +85,7 @@ def check(
     tr = tx.tr
     place = _place(tx)
     saved = saved or Unsupported(slug, context or vt.describe()).at(tr.thread.failing_step(), tr.thread.user_stack())
+    saved.origin = saved.origin or made_at(vt.proxy)
     if tr.overrides is not None or vt.cls not in _PLAIN or not tr.graph.passes.checks.accepts(vt.proxy, place):
         raise saved
     tr.graph.passes.checks.add(tx, vt, expected, place, saved)
@@ -147,6 +149,7 @@ def compared_item(tx: Frame, tensor: VariableTracker, error: Unsupported) -> Var
     dtype = tensor.proxy.meta.dtype
     if dtype.is_complex or not leads_to_checked_comparison(tx.lifted, tx.cur):
         raise error
+    error.origin = made_at(tensor.proxy)
     return ItemVariable(tensor, error.at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack()))
 
 

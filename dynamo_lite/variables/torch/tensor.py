@@ -25,6 +25,7 @@ from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
 from dynamo_lite.graph.core.autograd import is_kept
 from dynamo_lite.graph.core.functional import with_data
 from dynamo_lite.graph.core.meta import LiveMeta
+from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.graph.core.storages import advance_version, version_of, versions
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 from dynamo_lite.graph.inputs.buffers import ask, truth
@@ -182,7 +183,7 @@ class TensorVariable(VariableTracker):
         return tx.tr.heap.identity_hash(self)
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
-        return data_text(tx, self) if tx.tr.overrides is None else unsupported("format", self.describe())
+        return data_text(tx, self) if tx.tr.overrides is None else unsupported("format", self.describe(), origin=made_at(self.proxy))
 
     def nb_bool(self, tx: Frame) -> VariableTracker:
         known = known_item(self)
@@ -208,7 +209,8 @@ class TensorVariable(VariableTracker):
             return ConstantVariable(convert(known))
         if not config.capture_scalar_outputs:
             ask(tx.tr.graph, [self.proxy])
-            unsupported("data-dependent-operator", f"{convert.__name__}({self.describe()})")
+            what = f"{convert.__name__}({self.describe()})"
+            unsupported("data-dependent-operator", what, origin=made_at(self.proxy))
         return converted_item(tx, self, convert)
 
     # -- container
