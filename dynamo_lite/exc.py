@@ -632,7 +632,7 @@ def unsupported(
 def format_break(
     slug: str, context: str = "", user_stack: UserStack = (), origin: UserFrame | None = None
 ) -> str:
-    """The text for one graph break, at most nine lines: what, where (line with caret), where its value was made, why, what to do, which
+    """The text for one graph break, at most ten lines: what, where (line with caret), where its value was made, why, what to do, which
     setting to try, where to read more."""
     kind = BREAKS[slug]
     detail = " ".join(context.split())
@@ -640,10 +640,10 @@ def format_break(
     if user_stack:
         lines += format_location(user_stack[-1])
     lines += format_origin(origin, user_stack)
-    lines.append(f"  why:  {kind.why}")
-    lines.append(f"  do:   {kind.what_to_do}")
-    lines += [f"  set:  {setting}" for setting in kind.settings]
-    lines.append(f"  see:  {kind.page}")
+    lines.append(f"  why: {kind.why}")
+    lines.append(f"  do:  {kind.what_to_do}")
+    lines += [f"  set: {setting}" for setting in kind.settings]
+    lines.append(f"  see: {kind.page}")
     return "\n".join(lines)
 
 
@@ -652,7 +652,7 @@ def format_origin(origin: UserFrame | None, user_stack: UserStack) -> list[str]:
     if origin is None or (user_stack and origin.location == user_stack[-1].location):
         return []
     place = f"{short_path(origin.filename)}:{origin.lineno}"
-    return [f"  from: this value was made at {place}: {_shorten(origin.line.strip())}"]
+    return [f"  this value was made at {place}: {_shorten(origin.line.strip())}"]
 
 
 def format_location(frame: UserFrame) -> list[str]:

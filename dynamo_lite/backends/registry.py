@@ -196,15 +196,24 @@ def call_backend(
             on_failure(error)
         failure = BackendCompilerFailed(compiler_fn, error)
         failure.backend_name = backend_name(compiler_fn)
+        lack = _lack_of(compiler_fn)
         if fullgraph or not config.suppress_errors:
+            if lack:
+                failure.add_note(lack)
             raise failure from error
-        warn_user(
-            f"backend {failure.backend_name!r} failed, the graph runs eagerly: {brief(error)}",
-        )
+        lack = lack and f"; {lack}"
+        warn_user(f"backend {failure.backend_name!r} failed, the graph runs eagerly: {brief(error)}{lack}")
         return gm.forward
     if exchange is not None:
         exchange.save(compiled)
     return compiled
+
+
+def _lack_of(compiler_fn: CompilerFn) -> str:
+    """What a backend needs that is not here, as `doctor` says it; empty if nothing is known to be missing."""
+    needs = getattr(compiler_fn, "requirements", None)
+    reason = needs.missing() if isinstance(needs, Requirements) else None
+    return f"{reason}: needs {needs.install}" if reason is not None else ""
 
 
 def _needs_data(compiler_fn: CompilerFn) -> bool:

@@ -51,8 +51,8 @@ _breaks, _recompiles, _verbose, _guards, _bytecode, _code, _table, _graph_sizes 
         "graph_sizes",
     )
 ]
-_told: set[tuple[str, tuple[UserFrame, ...]]] = set()
-"""Breaks whose stack has been logged."""
+_told: set[tuple[Any, ...]] = set()
+"""Breaks whose stack has been logged, and advice that has been given."""
 
 
 class CompileLog:
@@ -126,6 +126,7 @@ class CompileLog:
             if _is_on(_breaks):
                 _breaks.debug("%s", _break_text(record, key not in _told))
                 _told.add(key)
+            _advise(record)
             _artifact("dynamo_graph_break_reason", "string", lambda record=record: _break_text(record, True))
 
     def graph(self, gm: torch.fx.GraphModule, record: GraphRecord) -> None:
@@ -271,6 +272,27 @@ def _break_text(record: BreakRecord, with_stack: bool) -> str:
         stack = [*_stack_above(), *map(_summary, record.user_stack)]
         lines += ["User code traceback:", _formatted(stack)]
     return "\n".join(lines)
+
+
+def _advise(record: BreakRecord) -> None:
+    """Say once in a process that numbers of tensors need not break graphs."""
+    if record.slug != "data-dependent-operator" or not record.context.startswith(_NUMBERS) or _NUMBERS in _told:
+        return
+    _told.add(_NUMBERS)
+    user = record.user_frame
+    place = "\n\nGraph break: from user code at:\n" + _formatted([_summary(user)]) if user is not None else ""
+    (setting,) = record.kind.settings
+    first, _, variable = setting.partition(", or ")
+    _log.warning(
+        "Graph break from `%s`, consider setting:\n    %s\nor:\n    env %s\nto include these operations in the captured graph.%s",
+        record.context,
+        first,
+        variable,
+        place,
+    )
+
+
+_NUMBERS = ("Tensor.item()", "int(", "float(", "index(")
 
 
 def _stack_above() -> traceback.StackSummary:

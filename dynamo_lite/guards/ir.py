@@ -450,7 +450,7 @@ def _describe(node: GuardNode) -> str:
 
 def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
     if kind == LOCAL:
-        return owner.local_names[arg] if arg < len(owner.local_names) else f"argument {arg}"
+        return shown_name(_name_of_local(owner, arg))
     if kind == FREEVAR:
         return f"{_name_of_cell(owner, arg)} (cell)"
     if kind == MADE:
@@ -465,7 +465,7 @@ def _describe_root(owner: GuardSet, kind: int, arg: Any) -> str:
 def _root_step(node: GuardNode) -> Steps:
     kind, arg = node.kind, node.arg
     if kind == LOCAL:
-        return ((LOCAL, node.path),)
+        return ((LOCAL, _name_of_local(node.owner, arg)),)
     return ((FREEVAR, _name_of_cell(node.owner, arg)),) if kind == FREEVAR else ((CONST, node.path),)
 
 
@@ -475,6 +475,15 @@ def plain(arg: object) -> Any:
     if type(arg) in _PLAIN:
         return arg
     return _name_of(arg) or f"<{qualname_of(type(arg))} at {id(arg):#x}>"
+
+
+def _name_of_local(owner: GuardSet, i: int) -> str:
+    return owner.local_names[i] if i < len(owner.local_names) else f"argument {i}"
+
+
+def shown_name(name: str) -> str:
+    """A variable of a frame for people: of a parameter of a continuation (`isa/resume.py`) the expression whose value it has."""
+    return name.partition(" ")[2] or name
 
 
 def _name_of_cell(owner: GuardSet, i: int) -> str:

@@ -8,7 +8,7 @@ unreachable code is gone. Nothing here mirrors a CPython file; the frame state t
 
 Parameters, positional, in this order:
 
-- `__stack_<i>` for each stack position i that is not a NULL (`null_positions`), not a lasti (`lasti_entries`), and in
+- `__stack_<i>` (what the breaking instruction gives has a space and its expression behind it) for each stack position i that is not a NULL (`null_positions`), not a lasti (`lasti_entries`), and in
   mode "call" not the top position. At the positions in `exc_entries`, where the frame has the saved exc_info of an
   active handler, the value to pass is the exception which that handler handles;
 - the locals in `locals_passed`, in that order. A local that is not passed is unbound. For a cell slot that holds a
@@ -24,6 +24,7 @@ frame's own variables come as free variables of other names, and are put into th
 reads an unbound one must find a local variable.
 """
 
+import linecache
 import opcode
 import re
 import sys
@@ -244,6 +245,20 @@ def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(value is other[name] for name, value in one.items())
 
 
+_EXPRESSIONS = frozenset({"BINARY_OP", "BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "COMPARE_OP", "LOAD_ATTR"})
+"""Instructions that leave the value of an expression, whose columns they have, on the stack."""
+
+
+def source_segment(filename: str, location: Any) -> str:
+    """The text of an expression on one line; empty if it is longer, or not known."""
+    if location is None:
+        return ""
+    start, end = location.col_offset, location.end_col_offset
+    if location.lineno is None or location.lineno != location.end_lineno or start is None or end is None:
+        return ""
+    return linecache.getline(filename, location.lineno).encode()[start:end].decode(errors="replace")
+
+
 class _Resume:
     """One continuation while it is built."""
 
@@ -327,12 +342,23 @@ class _Resume:
             elif position in self.lasti_entries:
                 self._push_lasti(self.lasti_entries[position])
             else:
-                names.append(f"__stack_{position}")
+                name = f"__stack_{position}"
+                names.append(self._given(name) if position == given - 1 else name)
                 if position in self.exc_entries:
                     self._handle_exception(position, names[-1])
                 else:
                     self.asm.load_fast_and_clear(names[-1])
         return names + [self._restore_local(name) for name in self.passed]
+
+    def _given(self, name: str) -> str:
+        """The name of the parameter for the top of the stack, with the expression behind it that the instruction before has computed. Where
+        a continuation goes on at its own beginning, it is the name that it has."""
+        before = self.body.instrs[self.entry - 1] if self.mode == "value" and self.entry else None
+        if before is not None and before.name in _EXPRESSIONS:
+            text = source_segment(self.code.co_filename, before.location)
+            return f"{name} {text}" if text else name
+        own = () if self.is_original else self.code.co_varnames[: self.code.co_argcount]
+        return next((known for known in own if known.partition(" ")[0] == name), name)
 
     def _restore_local(self, name: str) -> str:
         if name == HOLDER:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import importlib.abc
 import importlib.machinery
 import importlib.util
 import io
@@ -23,13 +24,15 @@ from unittest import mock
 import torch
 
 from dynamo_lite import markers
-from dynamo_lite.api import compile, compile_module_, disable, overriding, reset
+from dynamo_lite.api import compile, compile_module_, disable, optimize, optimize_assert, overriding, reset
+
+from .explain import explain
 
 
 @contextlib.contextmanager
 def redirected(backend: str | Callable[..., Any] | None = None) -> Iterator[None]:
-    """Within the block `torch.compile`, `nn.Module.compile` and the functions of `torch.compiler` that belong to them are ours, and
-    `backend` takes the place of every one that the program asks for, in these and in our own functions."""
+    """Within the block `torch.compile`, `nn.Module.compile`, the functions of `torch.compiler` that belong to them and `optimize` of torch's
+    compiler package are ours, and `backend` takes the place of every one that the program asks for, in these and in our own functions."""
 
     def redirected_compile(model: object = None, **options: Any) -> Any:
         return compile(model, **{"backend": "inductor", **options})
@@ -50,7 +53,59 @@ def redirected(backend: str | Callable[..., Any] | None = None) -> Iterator[None
         stack.enter_context(overriding(backend))
         for owner, name, replacement in replacements:
             stack.enter_context(mock.patch.object(owner, name, replacement))
+        stack.enter_context(_compiler_package())
         yield
+
+
+@contextlib.contextmanager
+def _compiler_package() -> Iterator[None]:
+    """Replace the entry points of torch's compiler package: at once where it is loaded, else when the program imports it."""
+
+    def redirected_optimize(backend: str | Callable[..., Any] = "inductor", **options: Any) -> Any:
+        return optimize(backend, **options)
+
+    def redirected_assert(backend: str | Callable[..., Any] = "inductor", **options: Any) -> Any:
+        return optimize_assert(backend, **options)
+
+    entries = {"optimize": redirected_optimize, "optimize_assert": redirected_assert, "explain": explain}
+    hook = _AfterImport(_PACKAGE, lambda module: stack.enter_context(mock.patch.multiple(module, **entries)))
+    with contextlib.ExitStack() as stack:
+        loaded = sys.modules.get(_PACKAGE)
+        if loaded is not None:
+            hook.then(loaded)
+        else:
+            sys.meta_path.insert(0, hook)
+        try:
+            yield
+        finally:
+            if loaded is None:
+                sys.meta_path.remove(hook)
+
+
+_PACKAGE = "torch." + "_dynamo"
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls `then` with a module when it has been imported."""
+
+    def __init__(self, name: str, then: Callable[[types.ModuleType], Any]) -> None:
+        self.name = name
+        self.then = then
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """The spec of the module as others find it, whose loader tells us."""
+        if name != self.name:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_tell(module: types.ModuleType) -> None:
+                execute(module)
+                self.then(module)
+
+            spec.loader.exec_module = execute_and_tell  # type: ignore[method-assign]
+        return spec
 
 
 def run_script(target: str, arguments: Sequence[str], *, as_module: bool = False) -> None:

@@ -34,7 +34,7 @@ def test_plain():
         return c, b
 
     code = resume_code(f.__code__, place(f), 2, locals_passed=("a", "b"))
-    assert code.co_varnames[: code.co_argcount] == ("__stack_0", "__stack_1", "a", "b")
+    assert code.co_varnames[: code.co_argcount] == ("__stack_0", "__stack_1 BREAK(b)", "a", "b")
     assert make(f, code)(1, "result", 1, 2) == ([1, "result", 1], 2)
     assert code is resume_code(f.__code__, place(f), 2, (), ["a", "b"])
     assert code.co_filename == __file__
