@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     )
     from .optimized_module import OptimizedModule
     from .polyfills.registry import polyfill, substitute_in_graph
+    from .record import counters
     from .report.explain import explain
     from .report.export import export
     from .report.valid_sizes import valid_sizes
@@ -139,6 +140,7 @@ _HOMES = {
         "skip_frame",
     ),
     "optimized_module": ("OptimizedModule",),
+    "record": ("counters",),
     "polyfills.registry": ("polyfill", "substitute_in_graph"),
     "report.explain": ("explain",),
     "report.export": ("export",),

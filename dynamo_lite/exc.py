@@ -45,6 +45,11 @@ class UserFrame(NamedTuple):
         return (self.source_line or linecache.getline(self.filename, self.lineno)).rstrip()
 
     @property
+    def name(self) -> str:
+        """The function; named as in `traceback.FrameSummary`."""
+        return self.function
+
+    @property
     def location(self) -> str:
         return f"{self.filename}:{self.lineno}"
 
@@ -73,7 +78,10 @@ class BreakKind(NamedTuple):
     def settings(self) -> list[str]:
         """The settings that the advice names, with their environment variables."""
         keys = _SETTING.findall(self.what_to_do)
-        return [f"dynamo_lite.config.{key}{value}, or DYNAMO_LITE_{key.upper()}" + ("=1" if value else "") for key, value in keys]
+        return [
+            f"dynamo_lite.config.{key}{value}, or DYNAMO_LITE_{key.upper()}" + ("=1" if value else "")
+            for key, value in keys
+        ]
 
     @property
     def page(self) -> str:
@@ -629,9 +637,7 @@ def unsupported(
     raise error from cause
 
 
-def format_break(
-    slug: str, context: str = "", user_stack: UserStack = (), origin: UserFrame | None = None
-) -> str:
+def format_break(slug: str, context: str = "", user_stack: UserStack = (), origin: UserFrame | None = None) -> str:
     """The text for one graph break, at most ten lines: what, where (line with caret), where its value was made, why, what to do, which
     setting to try, where to read more."""
     kind = BREAKS[slug]

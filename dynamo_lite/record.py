@@ -278,14 +278,29 @@ class OfFrames:
         return [frame for frame in self.frames if frame.entry_index > 0]
 
 
+class Counters(defaultdict[str, Counter[str]]):
+    """Counts by name and text, in the shape of `torch._dynamo.utils.counters`. What torch's own compilers count ("inductor",
+    "aot_autograd", …) is read where they keep it, once they are loaded."""
+
+    def __init__(self) -> None:
+        super().__init__(Counter)
+
+    def __missing__(self, key: str) -> Counter[str]:
+        if key in _COUNTED:
+            return super().__missing__(key)
+        return getattr(sys.modules.get("torch." + "_dynamo.utils"), "counters", defaultdict(Counter))[key]
+
+
+_COUNTED = frozenset({"frames", "graph_break", "recompiles", "skipped", "stats", "unimplemented"})
+
 Listener = Callable[[FrameRecord], None]
 
 
 class RecordLog:
     """All frames in the order in which their analysis ended, and the counters. Safe to write from several threads.
 
-    `counters` has the shape of `torch._dynamo.utils.counters`: `counters["graph_break"][text]`,
-    `counters["stats"]["unique_graphs"]`, `counters["frames"]["total" | "ok"]`, `counters["recompiles"][reason]`.
+    `counters["graph_break"][text]`, `counters["unimplemented"][kind of break]`, `counters["stats"]["unique_graphs"]`,
+    `counters["frames"]["total" | "ok"]`, `counters["recompiles"][reason]`, `counters["skipped"][reason]`; see `Counters` for more.
 
     `convert` does its work inside `with log.capture_context():`, so that a report which measures can tell it from the
     user's program.
@@ -293,7 +308,7 @@ class RecordLog:
 
     def __init__(self, max_frames: int = MAX_FRAMES) -> None:
         self.frames: deque[FrameRecord] = deque(maxlen=max_frames)
-        self.counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.counters = Counters()
         self.capture_context: Callable[[], AbstractContextManager[Any]] = nullcontext
         self._lock = threading.Lock()
         self._graph_ids = itertools.count()
@@ -323,6 +338,7 @@ class RecordLog:
             stats["restarts"] += frame.restarts
             for record in frame.breaks:
                 self.counters["graph_break"][f"{record.code} {record.title}"] += 1
+                self.counters["unimplemented"][record.title] += 1
             if frame.recompile_reason is not None:
                 self.counters["recompiles"][frame.recompile_reason] += 1
             listeners = self._listeners
@@ -375,3 +391,6 @@ class RecordLog:
 
 
 log = RecordLog()
+
+counters = log.counters
+"""The counts of this process."""

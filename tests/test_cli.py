@@ -68,6 +68,31 @@ def test_an_error_of_the_script_is_told_where_nobody_reads_the_report(tmp_path):
     assert said.endswith("KeyError: 'mine'\n") and "BrokenPipeError" not in said
 
 
+@pytest.mark.parametrize("how", ["import torch._dynamo", "from torch._dynamo import optimize"])
+def test_optimize_of_torchs_package_is_ours(how, tmp_path, capsys):
+    script = tmp_path / "program.py"
+    name = "optimize" if how.startswith("from") else "torch._dynamo.optimize"
+    script.write_text(
+        f"import torch\n{how}\n@{name}('eager')\ndef f(x): return x.sin() + 1\nf(torch.ones(2))\n"
+        f"{name}('eager', nopython=True)(lambda x: x.cos())(torch.ones(2))\n"
+    )
+    before = torch._dynamo.optimize
+    assert main(["run", "--coverage", str(script)]) == 0
+    assert capsys.readouterr().out.startswith("dynamo_lite coverage: 2 functions, 2 frames, 2 graphs, 2 graph calls\n")
+    assert torch._dynamo.optimize is before
+
+
+def test_optimize_is_ours_where_the_script_is_the_first_to_load_it(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import sys, torch\nassert 'torch._dynamo' not in sys.modules\n"
+        "f = torch._dynamo.optimize('eager')(lambda x: x.sin() + 1)\nf(torch.ones(2))\n"
+    )
+    command = [sys.executable, "-m", "dynamo_lite", "run", "--coverage", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "1 function, 1 frame, 1 graph, 1 graph call" in done.stdout, done.stderr
+
+
 def test_arguments_module_and_redirection(tmp_path):
     (tmp_path / "prog.py").write_text(
         "import sys, torch\n"

@@ -320,6 +320,7 @@ class Analysis:
         self.cache.add(entry)
         self.record.breaks += breaks
         self._tell_breaks()
+        self.log.changes(tr.effects.mutations)
         self.log.committed(code, lambda: entry.owner.guards)
         if kept.is_on() and side.holds_elsewhere():
             has_graph = codegen is not None and codegen.graph_call.value is not None

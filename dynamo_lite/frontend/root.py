@@ -11,8 +11,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import SkipFrame, Unsupported
-from dynamo_lite.guards import ir
 from dynamo_lite.graph.runtime import AnalysisLog
+from dynamo_lite.guards import ir
 from dynamo_lite.interp.frame import OPS, Frame
 from dynamo_lite.isa.canon import Instr, Op
 from dynamo_lite.isa.lift import lift
@@ -74,6 +74,7 @@ class Root:
             self.handlers = [*OPS]
             for op in (Op.LOAD_FAST, Op.LOAD_FAST_AND_CLEAR):
                 self.handlers[op] = _reading(OPS[op])
+        self.handlers = call.log.watched(self.handlers)
         self.arguments = [
             _argument(tr, value, slot, slot in shared) if value is not MISSING else None
             for slot, value in enumerate(call.values)

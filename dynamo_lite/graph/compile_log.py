@@ -1,18 +1,16 @@
 """What an analysis tells torch's logs (`TORCH_LOGS`, `torch._logging.set_logs`) and its structured trace (`TORCH_TRACE`).
 
-Input: the events of an analysis, in their order. Output: records of the loggers that torch registers, in the form that `torch._dynamo` gives
-them; while the analysis runs, torch knows its compile id and puts it before its own messages.
+Input: the events of an analysis, in their order. Output: records of the loggers that torch registers, in the form that `torch._dynamo`
+gives them; while the analysis runs, torch knows its compile id and puts it before its own messages.
 Invariant: nothing is formatted that nobody has asked for, and no code of the program runs for it.
 """
 
 from __future__ import annotations
 
-import dis
 import linecache
 import logging
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from types import CodeType
 from typing import Any
@@ -21,16 +19,31 @@ import torch
 from torch._guards import CompileContext, CompileId, compile_context
 from torch._logging import LazyString, getArtifactLogger, trace_structured
 from torch._logging._internal import trace_log
-from torch._logging.structured import from_traceback, intern_string
+from torch._logging.structured import from_traceback
 from torch.fx._utils import lazy_format_graph_code
 
 from dynamo_lite.config import config
-from dynamo_lite.exc import UserFrame, format_origin
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
-from dynamo_lite.guards.tree import guard_line, guard_tree
-from dynamo_lite.messages import is_users
-from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, Miss, MissedGuard
+from dynamo_lite.guards.tree import guard_tree
+from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, MissedGuard
+
+from .log_texts import (
+    as_dict,
+    as_table,
+    at_line,
+    break_text,
+    disassembled,
+    failed,
+    formatted,
+    guard_data,
+    indented,
+    named,
+    plain_size,
+    sizes_of,
+    stack_above,
+    summary,
+)
 
 # Below the loggers of torch's compiler: `TORCH_LOGS` finds handlers and levels there, without loading that package.
 NAME = "torch." + "_dynamo.dynamo_lite"
@@ -38,7 +51,7 @@ SIZES = "torch.fx.experimental.symbolic_shapes.dynamo_lite"
 
 _log = logging.getLogger(NAME)
 _sizes = logging.getLogger(SIZES)
-_breaks, _recompiles, _verbose, _guards, _bytecode, _code, _table, _graph_sizes = [
+_breaks, _recompiles, _verbose, _guards, _bytecode, _code, _table, _graph_sizes, _effects, _lines, _calls, _steps = [
     getArtifactLogger(NAME, artifact)
     for artifact in (
         "graph_breaks",
@@ -49,6 +62,10 @@ _breaks, _recompiles, _verbose, _guards, _bytecode, _code, _table, _graph_sizes 
         "graph_code",
         "graph",
         "graph_sizes",
+        "side_effects",
+        "trace_source",
+        "trace_call",
+        "trace_bytecode",
     )
 ]
 _told: set[tuple[Any, ...]] = set()
@@ -82,25 +99,25 @@ class CompileLog:
         return self
 
     def __exit__(self, *exc_info: Any) -> None:
-        trace_structured("compilation_metrics", lambda: self._metrics(exc_info[1]), record_logging_overhead=False)
+        _trace("compilation_metrics", lambda: self._metrics(exc_info[1]), record_logging_overhead=False)
         self._inside.__exit__(None, None, None)
 
     def _begin(self) -> None:
         record = self.record
-        trace_structured("dynamo_start", lambda: {"stack": [*from_traceback(_stack_above()), _as_dict(record)]})
+        _trace("dynamo_start", lambda: {"stack": [*from_traceback(stack_above()), as_dict(record)]})
         place = f"{record.name} {record.filename}:{record.lineno}"
         if _is_on(_log):
-            _log.debug("torchdynamo start compiling %s, stack:\n%s", place, _formatted(_stack_above()))
-        if record.entry_index and (_is_on(_recompiles) or _is_on(_verbose) or trace_log.handlers):
+            _log.debug("torchdynamo start compiling %s, stack:\n%s", place, formatted(stack_above()))
+        if record.entry_index and (_is_on(_recompiles) or _is_on(_verbose) or _is_traced()):
             self._recompiled()
         _log.info("Step 1: torchdynamo start tracing %s", place)
         self._show_code("ORIGINAL", self.code)
 
     def _recompiled(self) -> None:
         misses = self.misses()
-        first = [_failed(version, failures[:1]) for version, failures in misses]
+        first = [failed(version, failures[:1]) for version, failures in misses]
         if _is_on(_verbose):
-            each = [f"guard {i} failures:\n{_failed(*miss)}" for i, miss in enumerate(misses)]
+            each = [f"guard {i} failures:\n{failed(*miss)}" for i, miss in enumerate(misses)]
             _verbose.debug(self._why_again("\n\n".join(each)))
         else:
             _recompiles.debug("%s", LazyString(lambda: self._why_again("\n".join(first))))
@@ -109,9 +126,16 @@ class CompileLog:
     def _why_again(self, failures: str) -> str:
         record = self.record
         text = f"triggered by the following guard failure(s):\n{failures}"
-        return f"Recompiling function {record.name} in {record.filename}:{record.lineno}\n{_indented(text)}"
+        return f"Recompiling function {record.name} in {record.filename}:{record.lineno}\n{indented(text)}"
 
     # -- on the way
+
+    def watched(self, handlers: list[Any]) -> list[Any]:
+        """The handlers of instructions, with what tells of each one that is interpreted if somebody listens."""
+        if not _is_on(_lines) and not _is_on(_steps):
+            return handlers
+        line: list[Any] = [None]  # that is interpreted, with its frame
+        return [None if handler is None else _watched(handler, line) for handler in handlers]
 
     def restarts(self, reason: str) -> None:
         """The analysis begins again."""
@@ -124,23 +148,25 @@ class CompileLog:
         for record in records:
             key = record.slug, tuple(record.user_stack)
             if _is_on(_breaks):
-                _breaks.debug("%s", _break_text(record, key not in _told))
+                _breaks.debug("%s", break_text(record, key not in _told))
                 _told.add(key)
             _advise(record)
-            _artifact("dynamo_graph_break_reason", "string", lambda record=record: _break_text(record, True))
+            _artifact("dynamo_graph_break_reason", "string", lambda record=record: break_text(record, True))
 
     def graph(self, gm: torch.fx.GraphModule, record: GraphRecord) -> None:
         """A graph is complete, and the backend gets it next."""
         name = f"__compiled_fn_{record.id}"
         self.inputs += len(gm.graph.find_nodes(op="placeholder"))
         detail = {"include_stride": True, "include_device": True}
-        _table.debug("%s", LazyString(lambda: f"TRACED GRAPH\n ===== {name} =====\n {_as_table(gm)}\n"))
+        _table.debug("%s", LazyString(lambda: f"TRACED GRAPH\n ===== {name} =====\n {as_table(gm)}\n"))
+        if _is_on(_calls):
+            _show_calls(gm)
         _code.debug("%s", lazy_format_graph_code(name, gm, colored=True, **detail))
-        sizes = LazyString(lambda: "\n".join(f"{node}: {tuple(size)}" for node, size in _sizes_of(gm).items()))
+        sizes = LazyString(lambda: "\n".join(f"{node}: {tuple(size)}" for node, size in sizes_of(gm).items()))
         _graph_sizes.debug("TRACED GRAPH TENSOR SIZES\n===== %s =====\n%s\n", name, sizes)
-        trace_structured(
+        _trace(
             "dynamo_output_graph",
-            lambda: {"sizes": {node: [_plain(n) for n in size] for node, size in _sizes_of(gm).items()}},
+            lambda: {"sizes": {node: [plain_size(n) for n in size] for node, size in sizes_of(gm).items()}},
             payload_fn=lambda: gm.print_readable(print_output=False, **detail),
         )
         _log.info("Step 2: calling compiler function %s", record.backend)
@@ -158,12 +184,31 @@ class CompileLog:
             if each.first is not None:
                 limits = env.var_to_range.get(each.first)
                 bounds = f" [{limits.lower}, {limits.upper}]" if limits is not None else ""
-                _sizes.info("create_symbol %s = %s for %s%s", each.first, env.backed_var_to_val.get(each.first), each.text, bounds)
+                _sizes.info(
+                    "create_symbol %s = %s for %s%s",
+                    each.first,
+                    env.backed_var_to_val.get(each.first),
+                    each.text,
+                    bounds,
+                )
         for guard in env.guards:
-            _sizes.info("eval %s [guard added]%s", guard.expr, _at(guard.sloc.framework_loc))
+            _sizes.info("eval %s [guard added]%s", guard.expr, at_line(guard.sloc.framework_loc))
         for constant in symbols.specializations:
-            _sizes.info("set_replacement %s = %s (specialized)%s", constant.text, constant.value, _at(constant.user))
+            _sizes.info(
+                "set_replacement %s = %s (specialized)%s", constant.text, constant.value, at_line(constant.user)
+            )
         _sizes.info("produce_guards")
+
+    def changes(self, objects: Iterable[Any]) -> None:
+        """What the version changes of the objects that the program has."""
+        texts = LazyString(
+            lambda: "\n".join(
+                [f"Mutating object of type {what} (source name: {where})" for what, where in named(objects)]
+            )
+        )
+        if objects:
+            _effects.debug("%s", texts)
+            _artifact("dynamo_side_effects", "string", lambda: str(texts))
 
     def committed(self, code: CodeType, guards: Callable[[], ir.GuardSet]) -> None:
         """A version is there: its code, and what makes its guards."""
@@ -172,15 +217,15 @@ class CompileLog:
         if _is_on(_guards):
             _guards.debug("GUARDS:")
             _guards.debug("\n%s", guard_tree(guards()))
-        trace_structured("dynamo_cpp_guards_str", payload_fn=lambda: guard_tree(guards()))
-        trace_structured("dynamo_guards", payload_fn=lambda: [_guard_data(guard) for guard in guards().guards])
+        _trace("dynamo_cpp_guards_str", payload_fn=lambda: guard_tree(guards()))
+        _trace("dynamo_guards", payload_fn=lambda: [guard_data(guard) for guard in guards().guards])
 
     def _show_code(self, which: str, code: CodeType) -> None:
         record = self.record
         title = f"{which} BYTECODE {record.name} {record.filename} line {record.lineno} "
-        _bytecode.debug("%s\n%s\n", title, LazyString(lambda: _disassembled(code)))
+        _bytecode.debug("%s\n%s\n", title, LazyString(lambda: disassembled(code)))
         if self.record.is_resume or which == "MODIFIED":
-            _artifact(f"{record.name}_{which}_BYTECODE", "string", lambda: _disassembled(code))
+            _artifact(f"{record.name}_{which}_BYTECODE", "string", lambda: disassembled(code))
 
     # -- the end
 
@@ -232,46 +277,18 @@ def _is_on(logger: logging.Logger) -> bool:
     return logger.isEnabledFor(logging.DEBUG)
 
 
+def _is_traced() -> bool:
+    """Whether somebody reads the structured trace. pytest adds its handlers to each logger that does not propagate."""
+    return any(type(handler).__module__ != "_pytest.logging" for handler in trace_log.handlers)
+
+
+def _trace(name: str, metadata: Callable[[], Any] = dict, **options: Any) -> None:
+    if _is_traced():
+        trace_structured(name, metadata, **options)
+
+
 def _artifact(name: str, encoding: str, payload: Callable[[], Any]) -> None:
-    trace_structured("artifact", lambda: {"name": name, "encoding": encoding}, payload_fn=payload)
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.split("\n"))
-
-
-def _failed(version: FrameRecord, failures: Sequence[MissedGuard]) -> str:
-    """Failed guards of a version, one a line. Those of a tensor name it as torch does."""
-    lines = []
-    for failure in failures:
-        what = f"tensor {failure.path!r} mismatch." if failure.kind == ir.TENSOR else f"{failure.path}:"
-        line = f"- {version.compile_id}: {what} expected {failure.expected}, actual {failure.found}"
-        lines.append(line + _at(failure.user_line))
-    return "\n".join(lines or [f"- {version.compile_id}: {Miss(0, ())}"])
-
-
-def _at(user: tuple[str, int] | None) -> str:
-    """A line of the program, as a comment."""
-    if user is None:
-        return ""
-    return f"  # {linecache.getline(*user).strip()}  # {user[0]}:{user[1]}"
-
-
-def _break_text(record: BreakRecord, with_stack: bool) -> str:
-    """A break in the order in which torch tells of one: where, why, what to do, the calls that led there."""
-    user = record.user_frame
-    where = f" in user code at {user.location}" if user is not None else ""
-    about = record.reason if not record.context else record.reason.removesuffix(f": {record.context}")
-    again = "" if with_stack else " (user stack suppressed due to duplicate graph break)"
-    lines = [f"Graph break{again}{where}", f"Graph Break Reason: {about}", f"  Explanation: {record.why}"]
-    lines += [f"  {line}" for line in format_origin(record.origin, record.user_stack)]
-    lines += [f"  Hint: {record.what_to_do}", *[f"  Hint: Set {setting}" for setting in record.kind.settings]]
-    lines += ["", f"  Developer debug context: {record.context}", ""]
-    lines += [f" For more details about this graph break, please visit: {record.kind.page}", ""]
-    if with_stack:
-        stack = [*_stack_above(), *map(_summary, record.user_stack)]
-        lines += ["User code traceback:", _formatted(stack)]
-    return "\n".join(lines)
+    _trace("artifact", lambda: {"name": name, "encoding": encoding}, payload_fn=payload)
 
 
 def _advise(record: BreakRecord) -> None:
@@ -280,7 +297,7 @@ def _advise(record: BreakRecord) -> None:
         return
     _told.add(_NUMBERS)
     user = record.user_frame
-    place = "\n\nGraph break: from user code at:\n" + _formatted([_summary(user)]) if user is not None else ""
+    place = "\n\nGraph break: from user code at:\n" + formatted([summary(user)]) if user is not None else ""
     (setting,) = record.kind.settings
     first, _, variable = setting.partition(", or ")
     _log.warning(
@@ -295,73 +312,31 @@ def _advise(record: BreakRecord) -> None:
 _NUMBERS = ("Tensor.item()", "int(", "float(", "index(")
 
 
-def _stack_above() -> traceback.StackSummary:
-    """The frames of the program that are running, outermost first."""
-    frames = [(f, n) for f, n in traceback.walk_stack(sys._getframe(1)) if is_users(f.f_code.co_filename)]
-    return traceback.StackSummary.extract(reversed(frames), lookup_lines=False)
+def _watched(handler: Any, line: list[Any]) -> Any:
+    """The handler of an instruction, told of in torch's words."""
+
+    def call(frame: Any, instr: Any) -> Any:
+        filename, name = frame.code.co_filename, frame.code.co_name
+        if instr.lineno is not None and line != [(id(frame), instr.lineno)]:
+            line[:] = [(id(frame), instr.lineno)]
+            depth = f" (inline depth: {frame.tr.thread.depth})" if frame.parent is not None else ""
+            source = linecache.getline(filename, instr.lineno).rstrip()
+            _lines.debug("TRACE starts_line %s:%s in %s%s\n    %s", filename, instr.lineno, name, depth, source)
+        if _is_on(_steps):
+            arg = "" if instr.arg is None else short(instr.arg)
+            _steps.debug("TRACE %s %s [%s]", instr.op.name, arg, ", ".join(type(item).__name__ for item in frame.stack))
+        return handler(frame, instr)
+
+    return call
 
 
-def _summary(frame: UserFrame) -> traceback.FrameSummary:
-    return traceback.FrameSummary(
-        frame.filename,
-        frame.lineno,
-        frame.function,
-        lookup_line=False,
-        end_lineno=frame.end_lineno,
-        colno=frame.col,
-        end_colno=frame.end_col,
-    )
-
-
-def _formatted(stack: Iterable[traceback.FrameSummary]) -> str:
-    return "".join(traceback.format_list(list(stack)))
-
-
-def _as_dict(record: FrameRecord) -> dict[str, Any]:
-    """The frame that is compiled, as the innermost entry of a stack."""
-    return {"line": record.lineno, "name": record.name, "filename": intern_string(record.filename), "loc": ""}
-
-
-def _guard_data(guard: ir.Guard) -> dict[str, Any]:
-    stack = None
-    if guard.user is not None:
-        filename, lineno = guard.user
-        stack = [{"line": lineno, "name": "", "filename": intern_string(filename), "loc": linecache.getline(filename, lineno).strip()}]
-    return {"code": guard_line(guard).partition("  # ")[0].rstrip(), "stack": None, "user_stack": stack}
-
-
-def _as_table(gm: torch.fx.GraphModule) -> str:
-    """The nodes of a graph in columns."""
-    rows = [("opcode", "name", "target", "args", "kwargs")]
-    rows += [(n.op, n.name, str(n.target), str(n.args), str(n.kwargs)) for n in gm.graph.nodes]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows.insert(1, tuple("-" * width for width in widths))
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-
-
-def _sizes_of(gm: torch.fx.GraphModule) -> dict[str, Any]:
-    """Node → the sizes of its tensor."""
-    values = {node.name: node.meta.get("example_value") for node in gm.graph.nodes}
-    return {name: value.shape for name, value in values.items() if isinstance(value, torch.Tensor)}
-
-
-def _plain(size: Any) -> int | str:
-    return size if type(size) is int else str(size)
-
-
-class _Constant:
-    """A constant in a disassembly, whose own text would be made by the program."""
-
-    def __init__(self, value: object) -> None:
-        self.text = short(value)
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def _disassembled(code: CodeType) -> str:
-    shown = tuple([value if type(value) in _PLAIN else _Constant(value) for value in code.co_consts])
-    return dis.Bytecode(code.replace(co_consts=shown)).dis()
-
-
-_PLAIN = frozenset({int, float, complex, str, bytes, bool, type(None), type(...)})
+def _show_calls(gm: torch.fx.GraphModule) -> None:
+    """The operators of a graph, with the lines that call them."""
+    for node in gm.graph.nodes:
+        place = getattr(node.meta, "place", None) if node.op.startswith("call_") else None
+        if place is not None:
+            code, lineno = place.code, place.lineno
+            line = linecache.getline(code.co_filename, lineno).rstrip()
+            _calls.debug(
+                "TRACE FX call %s from %s:%s in %s\n%s", node.name, code.co_filename, lineno, code.co_name, line
+            )

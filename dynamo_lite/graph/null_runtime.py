@@ -60,7 +60,11 @@ class NoLog:
     def _ignore(self, *args: object) -> None:
         pass
 
-    restarts = breaks = graph = compiled = sizes = committed = _ignore
+    restarts = breaks = graph = compiled = sizes = changes = committed = _ignore
+
+    def watched(self, handlers: list[Any]) -> list[Any]:
+        """The handlers as they are."""
+        return handlers
 
 
 def _nothing(*args: object) -> None:

@@ -184,8 +184,8 @@ _SKIP = _hook._FrameExecStrategy(_hook._FrameAction.SKIP, _hook._FrameAction.SKI
 def compile_graph(
     graph: GraphBuilder | StoredGraph, backend: Any, fullgraph: bool, log: CompileLog, kept: Any = None
 ) -> tuple[Any, GraphFailure, GraphRecord]:
-    """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record. `log` is told; `kept`:
-    what earlier processes have compiled of it."""
+    """Hand a finished graph to the backend; the compiled callable, what to do when it raises, and the graph's record. `log` is told;
+    `kept`: what earlier processes have compiled of it."""
     gm = graph.finish()
     protect = _protector(graph, gm)
     record = GraphRecord(

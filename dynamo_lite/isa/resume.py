@@ -8,9 +8,10 @@ unreachable code is gone. Nothing here mirrors a CPython file; the frame state t
 
 Parameters, positional, in this order:
 
-- `__stack_<i>` (what the breaking instruction gives has a space and its expression behind it) for each stack position i that is not a NULL (`null_positions`), not a lasti (`lasti_entries`), and in
-  mode "call" not the top position. At the positions in `exc_entries`, where the frame has the saved exc_info of an
-  active handler, the value to pass is the exception which that handler handles;
+- `__stack_<i>` for each stack position i that is not a NULL (`null_positions`), not a lasti (`lasti_entries`), and in
+  mode "call" not the top position; a space and the expression follow where it is what the instruction before has computed.
+  At the positions in `exc_entries`, where the frame has the saved exc_info of an active handler, the value to pass is the
+  exception which that handler handles;
 - the locals in `locals_passed`, in that order. A local that is not passed is unbound. For a cell slot that holds a
   plain value (a 3.12+ inlined comprehension whose variable has the name of an outer cell) the name of the cell can be
   passed too. A caller in C holds the arguments of a Python function until it returns; only continuations own theirs (`csrc/move.h`), so
@@ -245,7 +246,9 @@ def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(value is other[name] for name, value in one.items())
 
 
-_EXPRESSIONS = frozenset({"BINARY_OP", "BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "COMPARE_OP", "LOAD_ATTR"})
+_EXPRESSIONS = frozenset(
+    {"BINARY_OP", "BINARY_SUBSCR", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "COMPARE_OP", "LOAD_ATTR"}
+)
 """Instructions that leave the value of an expression, whose columns they have, on the stack."""
 
 

@@ -31,8 +31,9 @@ from .explain import explain
 
 @contextlib.contextmanager
 def redirected(backend: str | Callable[..., Any] | None = None) -> Iterator[None]:
-    """Within the block `torch.compile`, `nn.Module.compile`, the functions of `torch.compiler` that belong to them and `optimize` of torch's
-    compiler package are ours, and `backend` takes the place of every one that the program asks for, in these and in our own functions."""
+    """Within the block `torch.compile`, `nn.Module.compile`, the functions of `torch.compiler` that belong to them and `optimize` of
+    torch's compiler package are ours, and `backend` takes the place of every one that the program asks for, in these and in our own
+    functions."""
 
     def redirected_compile(model: object = None, **options: Any) -> Any:
         return compile(model, **{"backend": "inductor", **options})

@@ -1,7 +1,11 @@
 import functools
+import re
+import sys
 
 import pytest
+import torch
 
+import dynamo_lite
 from dynamo_lite.backends import registry
 from dynamo_lite.backends.registry import (
     backend_name,
@@ -175,3 +179,18 @@ def test_what_a_backend_needs(monkeypatch):
     assert registry.describe("mine") == ("", "", "no: no_such_module not installed; needs the package")
     assert registry.describe("broken") == ("", "", "no: RuntimeError: no such symbol")
     assert registry.describe("eager") == ("", "", "")
+
+
+def test_a_backend_that_is_not_installed_names_its_extra(monkeypatch):
+    from dynamo_lite.backends.openvino import openvino
+    from dynamo_lite.backends.requirements import Requirements
+
+    needs = Requirements(modules=("no_such_package",), install="dynamo-lite[openvino]")
+    monkeypatch.setattr(openvino, "requirements", needs)
+    monkeypatch.setitem(sys.modules, "openvino", None)
+    lack = r"no_such_package not installed: needs dynamo-lite\[openvino\]"
+    with pytest.warns(UserWarning, match=rf"backend 'openvino' failed, the graph runs eagerly: .*; {lack}$"):
+        dynamo_lite.compile(lambda x: x + 1, backend="openvino")(torch.ones(2))
+    with pytest.raises(dynamo_lite.exc.BackendCompilerFailed) as info:
+        dynamo_lite.compile(lambda x: x + 1, backend="openvino", fullgraph=True)(torch.ones(2))
+    assert re.fullmatch(lack, *info.value.__notes__)

@@ -2,6 +2,10 @@
 
 import threading
 
+import torch
+import torch._dynamo.utils
+
+import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, UserFrame
 from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, RecordLog, log
@@ -21,9 +25,71 @@ def test_counters():
     assert records.counters["graph_break"] == {"DL020 print or logging": 1}
     assert records.counters["recompiles"] == {"x changed": 1}
     assert records.counters["skipped"] == {"too old": 1}
+    assert records.counters["unimplemented"] == {"print or logging": 1}
     assert len(records.graphs()) == 2 and len(records.breaks()) == 1
     records.reset()
     assert not records.snapshot() and not records.counters
+
+
+def test_counters_of_the_process():
+    def f(x):
+        print(x.shape)
+        return x + 1
+
+    counters = dynamo_lite.counters
+    dynamo_lite.compile(f, backend="eager")(torch.ones(2))
+    assert counters is log.counters and counters["graph_break"] == {"DL020 print or logging": 1}
+    assert counters["stats"]["unique_graphs"] == 1 and counters["inductor"]["no such count"] == 0
+    torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"] += 1
+    try:
+        assert (
+            counters["inductor"]["fxgraph_cache_miss"] == torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"]
+        )
+    finally:
+        torch._dynamo.utils.counters["inductor"]["fxgraph_cache_miss"] -= 1
+    dynamo_lite.reset()
+    assert not counters
+
+
+def test_ids_of_analyses():
+    def f(x):
+        return x + 1
+
+    def g(x):
+        return x - 1
+
+    first, second = dynamo_lite.compile(f, backend="eager"), dynamo_lite.compile(g, backend="eager")
+    for fn, n in ((first, 2), (second, 2), (first, 3)):
+        fn(torch.ones(n))
+    assert [frame.compile_id for frame in log.snapshot()] == ["0/0", "1/0", "0/1"]
+
+
+def test_values_of_the_operand_stack_are_named_by_their_expression():
+    def f(x):
+        total = x.sum()
+        return x * total.item() + 1
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for n in range(3):
+        compiled(torch.full((2,), float(n)))
+    (again,) = [frame.recompile_reason for frame in log.snapshot() if frame.recompile_reason]
+    assert again.startswith("total.item(): expected 0.0, found 2.0")
+
+
+def test_a_break_says_where_its_value_was_made():
+    def f(x):
+        flag = x.sum() > 0
+        y = x * 2
+        if flag:
+            y = y + 1
+        return y
+
+    dynamo_lite.compile(f, backend="eager")(torch.ones(2))
+    (record,) = log.breaks()
+    assert record.origin.line.strip() == "flag = x.sum() > 0" and record.origin.lineno == record.user_frame.lineno - 2
+    assert f"  this value was made at tests/report/test_log.py:{record.origin.lineno}: flag = x.sum() > 0" in str(
+        record
+    )
 
 
 def test_bounded():

@@ -1,10 +1,13 @@
 """Reports see the versions that the program has without them, of all functions that it compiles."""
 
 import contextlib
+import io
+import logging
 import re
 
 import pytest
 import torch
+from torch._logging._internal import trace_log
 
 import dynamo_lite
 from dynamo_lite.__main__ import main
@@ -16,7 +19,24 @@ from tests.recompiles.programs import PROGRAMS
 
 SAMPLE = list(PROGRAMS)[:: len(PROGRAMS) // 30]
 
+
+@contextlib.contextmanager
+def logged():
+    """Everything that torch's logs and the structured trace ask for."""
+    names = "bytecode graph graph_code graph_sizes graph_breaks guards recompiles_verbose side_effects trace_bytecode trace_call"
+    lines = logging.StreamHandler(io.StringIO())
+    trace_log.addHandler(lines)
+    torch._logging.set_logs(dynamo=logging.DEBUG, dynamic=logging.DEBUG, **dict.fromkeys(names.split(), True))
+    try:
+        yield
+        assert lines.stream.getvalue()
+    finally:
+        torch._logging.set_logs()
+        trace_log.removeHandler(lines)
+
+
 OBSERVERS = {
+    "logs": logged,
     "coverage": Measurement,
     "html": lambda: Measurement(keep_texts=True),
     "run --backend": lambda: redirected("aot_eager"),

@@ -146,10 +146,10 @@ class ItemVariable(DataDependentVariable):
 
 def compared_item(tx: Frame, tensor: VariableTracker, error: Unsupported) -> VariableTracker:
     """What `Tensor.item()` returns if checks may be all that the frame needs it for. Raises the error otherwise."""
+    error.origin = made_at(tensor.proxy)
     dtype = tensor.proxy.meta.dtype
     if dtype.is_complex or not leads_to_checked_comparison(tx.lifted, tx.cur):
         raise error
-    error.origin = made_at(tensor.proxy)
     return ItemVariable(tensor, error.at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack()))
 
 

@@ -183,7 +183,11 @@ class TensorVariable(VariableTracker):
         return tx.tr.heap.identity_hash(self)
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
-        return data_text(tx, self) if tx.tr.overrides is None else unsupported("format", self.describe(), origin=made_at(self.proxy))
+        return (
+            data_text(tx, self)
+            if tx.tr.overrides is None
+            else unsupported("format", self.describe(), origin=made_at(self.proxy))
+        )
 
     def nb_bool(self, tx: Frame) -> VariableTracker:
         known = known_item(self)
@@ -224,7 +228,7 @@ class TensorVariable(VariableTracker):
         return dimension(self, 0)
 
     def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
-        return unsupported("data-dependent-operator", "element in tensor")
+        return unsupported("data-dependent-operator", "element in tensor", origin=made_at(self.proxy))
 
     def tp_iter(self, tx: Frame) -> VariableTracker:
         """`Tensor.__iter__`, which itself asks nobody."""

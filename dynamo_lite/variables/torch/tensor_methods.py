@@ -17,6 +17,7 @@ import torch
 from dynamo_lite import markers
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.graph.inputs.buffers import ask, input_number, number_of
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.flow import side_that_goes_on
@@ -125,7 +126,7 @@ for _name, _read in _FROM_META.items():
 def tensor_is_coalesced(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.proxy.meta.layout is torch.strided:
         return unsupported("fake-tensor-error", "is_coalesced of a tensor that is not sparse")
-    return unsupported("data-dependent-operator", "is_coalesced")
+    return unsupported("data-dependent-operator", "is_coalesced", origin=made_at(self.proxy))
 
 
 @method(T.is_inference)
@@ -236,10 +237,10 @@ def tensor_tolist(tx: Frame, self: TensorVariable) -> VariableTracker:
     if not self.proxy.meta.ndim:
         return tensor_item(tx, self)
     if not config.capture_scalar_outputs:
-        return unsupported("data-dependent-operator", "Tensor.tolist()")
+        return unsupported("data-dependent-operator", "Tensor.tolist()", origin=made_at(self.proxy))
     n = dimension(self, 0).as_python_constant()
     if n > MAX_ITEMS:
-        return unsupported("data-dependent-operator", f"Tensor.tolist() of {n} items")
+        return unsupported("data-dependent-operator", f"Tensor.tolist() of {n} items", origin=made_at(self.proxy))
     return ListVariable(
         [tensor_tolist(tx, torchs_slots(self).mp_subscript(self, tx, ConstantVariable(i))) for i in range(n)]
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import functional, modes
+from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.guards import ir
@@ -85,18 +86,20 @@ class ArrayVariable(VariableTracker):
     # -- numbers
 
     def nb_bool(self, tx: Frame) -> VariableTracker:
-        return unsupported("data-dependent-branch", self.describe())
+        return unsupported("data-dependent-branch", self.describe(), origin=made_at(self.proxy))
 
     nb_index, nb_int, nb_float = TensorVariable.nb_index, TensorVariable.nb_int, TensorVariable.nb_float
 
     def number(self, tx: Frame, convert: Callable[[Any], Any]) -> VariableTracker:
         """The only element as a Python number."""
         if not config.capture_scalar_outputs or self.proxy.meta.ndim:
-            return unsupported("data-dependent-operator", f"a number from {self.describe()}")
+            return unsupported(
+                "data-dependent-operator", f"a number from {self.describe()}", origin=made_at(self.proxy)
+            )
         return converted_item(tx, ValueVariable(self.proxy), convert)
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
-        return unsupported("format", self.describe())
+        return unsupported("format", self.describe(), origin=made_at(self.proxy))
 
     # -- container
 
@@ -106,7 +109,7 @@ class ArrayVariable(VariableTracker):
         return metadata(self, self.proxy.meta.shape[0], "size", 0)
 
     def sq_contains(self, tx: Frame, item: VariableTracker) -> VariableTracker:
-        return unsupported("data-dependent-operator", "element in array")
+        return unsupported("data-dependent-operator", "element in array", origin=made_at(self.proxy))
 
     def tp_iter(self, tx: Frame) -> VariableTracker:
         if not self.proxy.meta.ndim:
