@@ -192,7 +192,7 @@ class CompileLog:
                     bounds,
                 )
         for guard in env.guards:
-            _sizes.info("eval %s [guard added]%s", guard.expr, at_line(guard.sloc.framework_loc))
+            _sizes.info("eval %s [guard added]%s", guard.expr, at_line(guard.sloc.maybe_user_loc))
         for constant in symbols.specializations:
             _sizes.info(
                 "set_replacement %s = %s (specialized)%s", constant.text, constant.value, at_line(constant.user)
