@@ -259,6 +259,7 @@ class Region(_eval_frame.Region):
         started = record.started = perf_counter()
         fake_calls, memo_hits = STATS.fake_calls, STATS.memo_hits
         try:
+            call.log.begins()
             entry = Analysis(self, cache, call).entry()
         except SkipFrame as error:
             record.skipped = f"skip_frame {error}"

@@ -95,14 +95,14 @@ class CompileLog:
     def __enter__(self) -> CompileLog:
         self._inside = compile_context(self.context)
         self._inside.__enter__()
-        self._begin()
         return self
 
     def __exit__(self, *exc_info: Any) -> None:
         _trace("compilation_metrics", lambda: self._metrics(exc_info[1]), record_logging_overhead=False)
         self._inside.__exit__(None, None, None)
 
-    def _begin(self) -> None:
+    def begins(self) -> None:
+        """The analysis begins."""
         record = self.record
         _trace("dynamo_start", lambda: {"stack": [*from_traceback(stack_above()), as_dict(record)]})
         place = f"{record.name} {record.filename}:{record.lineno}"

@@ -60,7 +60,7 @@ class NoLog:
     def _ignore(self, *args: object) -> None:
         pass
 
-    restarts = breaks = graph = compiled = sizes = changes = committed = _ignore
+    begins = restarts = breaks = graph = compiled = sizes = changes = committed = _ignore
 
     def watched(self, handlers: list[Any]) -> list[Any]:
         """The handlers as they are."""

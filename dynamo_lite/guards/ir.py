@@ -483,7 +483,7 @@ def _name_of_local(owner: GuardSet, i: int) -> str:
 
 def shown_name(name: str) -> str:
     """A variable of a frame for people: of a parameter of a continuation (`isa/resume.py`) the expression whose value it has."""
-    return name.partition(" ")[2] or name
+    return name.partition(" ")[2] or name if name.startswith("__stack_") else name
 
 
 def _name_of_cell(owner: GuardSet, i: int) -> str:

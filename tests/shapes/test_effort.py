@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 import dynamo_lite
 from dynamo_lite.exc import UserError
+from dynamo_lite.messages import short_path
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter, differences
 
@@ -56,7 +57,9 @@ def test_far_beyond_the_limit():
     (found,) = second.specializations
     assert (found.text, found.value, found.why) == ("x.size(1)", 310, "its use takes too much reasoning")
     assert found.user[0] == __file__
-    assert str(found) == f"x.size(1) = 310, by {__file__}:{found.user[1]} (its use takes too much reasoning)"
+    assert (
+        str(found) == f"x.size(1) = 310, by {short_path(__file__)}:{found.user[1]} (its use takes too much reasoning)"
+    )
 
 
 @pytest.mark.parametrize("swallows", [False, True])

@@ -8,6 +8,7 @@ import torch
 import dynamo_lite
 from dynamo_lite import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from dynamo_lite.exc import Unsupported, UserError
+from dynamo_lite.messages import short_path
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter, differences
 
@@ -245,7 +246,7 @@ def test_specializations_name_the_line():
     first = fn.__code__.co_firstlineno
     found = log.snapshot()[-1].specializations
     assert [(s.text, s.value, s.user[1] - first) for s in found] == [("k", 3, 1), ("rate", 0.25, 2)]
-    assert str(found[0]) == f"k = 3, by {__file__}:{first + 1}"
+    assert str(found[0]) == f"k = 3, by {short_path(__file__)}:{first + 1}"
 
 
 def test_arguments_of_modules_have_their_names():
