@@ -22,10 +22,11 @@ from unittest import mock
 
 import torch
 
-from dynamo_lite.exc import Unsupported, format_break
+from dynamo_lite.exc import Unsupported
 from dynamo_lite.frontend.analysis import Analysis
 from dynamo_lite.guards.mirror import mirror_source
 from dynamo_lite.interp.frame import NULL, OPS, ExcInfo, Frame
+from dynamo_lite.messages import short_path
 from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.protocol import trace_rules
 from dynamo_lite.variables.protocol.base import MISSING
@@ -106,7 +107,7 @@ class Debugger(cmd.Cmd):
     def _interact(self, frame: Frame, reason: Unsupported | None) -> None:
         self.frame, self.reason, self.stop_at = frame, reason, None
         if reason is not None:
-            self._say(format_break(reason.slug, reason.context, reason.user_stack))
+            self._say(str(reason))
         else:
             self._say(self._place(frame))
         try:
@@ -154,7 +155,7 @@ class Debugger(cmd.Cmd):
     def do_break(self, text: str) -> None:
         """break (b) [FILE:]LINE: stop whenever this line is captured; without a line: show them all."""
         if not text:
-            self._say("\n".join(f"{file}:{line}" for file, line in sorted(self.lines)) or "no lines")
+            self._say("\n".join(f"{short_path(file)}:{line}" for file, line in sorted(self.lines)) or "no lines")
             return
         file, _, line = text.rpartition(":")
         if not line.isdigit():
@@ -182,9 +183,7 @@ class Debugger(cmd.Cmd):
     def do_why(self, _: str) -> None:
         """why: the break again: what, where, why, and what to do."""
         reason = self.reason
-        self._say(
-            format_break(reason.slug, reason.context, reason.user_stack) if reason is not None else "no break here"
-        )
+        self._say(str(reason) if reason is not None else "no break here")
 
     def do_where(self, _: str) -> None:
         """where (w): the functions that are captured, outermost first."""
@@ -268,7 +267,7 @@ class Debugger(cmd.Cmd):
     def _place(frame: Frame) -> str:
         code: types.CodeType = frame.code
         text = linecache.getline(code.co_filename, frame.lineno).strip()
-        return f"{code.co_filename}:{frame.lineno} in {code.co_qualname}\n    {text}"
+        return f"{short_path(code.co_filename)}:{frame.lineno} in {code.co_qualname}\n    {text}"
 
     def _say(self, text: str) -> None:
         print(text, file=self.stdout)

@@ -19,6 +19,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism.mark_constraints import spoken_path
 from dynamo_lite.graph.shapes.sizes import Number
 from dynamo_lite.guards import ir
+from dynamo_lite.messages import short_path
 from dynamo_lite.record import Specialization, log
 
 
@@ -66,7 +67,9 @@ class ValidSizes:
         lines = [str(number) for number in self.numbers.values()]
         lines += [f"{name} == {value}" for name, value in self.constants.items()]
         lines += self.relations
-        lines += [f"{s.text} was made constant by {s.user[0]}:{s.user[1]}" for s in self.specializations if s.user]
+        lines += [
+            f"{s.text} was made constant by {short_path(s.user[0])}:{s.user[1]}" for s in self.specializations if s.user
+        ]
         return "\n".join(lines) or "no size is looked at"
 
 
