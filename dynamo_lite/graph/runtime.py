@@ -15,7 +15,7 @@ from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, MissedGuar
 
 
 class AnalysisLog(Protocol):
-    """What is told of one analysis while it runs. Methods as those of `compile_log.CompileLog`."""
+    """What is told of one analysis while it runs. Methods as those of `logs.compile_log.CompileLog`."""
 
     def __enter__(self) -> AnalysisLog: ...
     def __exit__(self, *exc_info: Any) -> None: ...

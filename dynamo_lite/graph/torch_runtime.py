@@ -32,7 +32,6 @@ from dynamo_lite.record import GRAPH_RECORD, CallChain, Function, GraphRecord
 from dynamo_lite.record import log as records
 
 from .builder import GraphBuilder
-from .compile_log import CompileLog
 from .core import modes
 from .core.boxed import BoxedCallable, boxed_form, may_raise, one_by_one
 from .core.checkpoints import forward_of, runnable
@@ -42,6 +41,7 @@ from .core.fake import MEMO, is_of_trace
 from .core.float_inputs import Lowered
 from .core.saved_tensors import closed, see_every_operator
 from .core.state import is_one_fake_mode
+from .logs.compile_log import CompileLog
 from .serialized import (  # noqa: F401
     FINDERS,
     GUARD_FORMS,

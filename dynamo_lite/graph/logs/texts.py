@@ -21,10 +21,11 @@ from torch._logging.structured import intern_string
 from dynamo_lite.exc import UserFrame, format_origin
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
-from dynamo_lite.guards.tree import guard_line, source_of
 from dynamo_lite.isa.typeobject import qualname_of
 from dynamo_lite.messages import is_users
 from dynamo_lite.record import BreakRecord, FrameRecord, Miss, MissedGuard
+
+from .guard_tree import guard_line, source_of
 
 
 def indented(text: str) -> str:

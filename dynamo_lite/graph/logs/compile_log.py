@@ -25,10 +25,10 @@ from torch.fx._utils import lazy_format_graph_code
 from dynamo_lite.config import config
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
-from dynamo_lite.guards.tree import guard_tree
 from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, MissedGuard
 
-from .log_texts import (
+from .guard_tree import guard_tree
+from .texts import (
     as_dict,
     as_table,
     at_line,

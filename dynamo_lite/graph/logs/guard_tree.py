@@ -9,8 +9,8 @@ from __future__ import annotations
 import linecache
 from collections.abc import Iterator
 
-from . import ir
-from .mirror import kind_texts, text_of_spec
+from dynamo_lite.guards import ir
+from dynamo_lite.guards.mirror import kind_texts, text_of_spec
 
 TORCH_NAMES = {
     ir.ABSENT: "NOT_PRESENT",
