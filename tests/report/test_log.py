@@ -92,6 +92,15 @@ def test_a_break_says_where_its_value_was_made():
     )
 
 
+def test_a_break_about_an_argument():
+    def f(x):
+        return x + int(x)
+
+    dynamo_lite.compile(f, backend="eager")(torch.tensor(2.0))
+    (record,) = log.breaks()
+    assert record.origin is None and record.reason.startswith("DL002") and "was made" not in str(record)
+
+
 def test_bounded():
     records = RecordLog(max_frames=3)
     for i in range(5):

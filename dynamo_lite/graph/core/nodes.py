@@ -97,7 +97,8 @@ def _stack_trace(meta: NodeMeta) -> str | None:
 
 def made_at(value: Any) -> UserFrame | None:
     """The line of the program that made a value of the graph; None for an input."""
-    place = getattr(value.node.meta, "place", None) if isinstance(value, TensorValue) else None
+    node = value.node if isinstance(value, TensorValue) else None  # an input that nothing has used yet has none
+    place = getattr(node.meta, "place", None) if node is not None else None
     return UserFrame(place.code.co_filename, place.lineno, place.code.co_name) if place is not None else None
 
 
