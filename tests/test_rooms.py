@@ -11,7 +11,7 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_100,
+    ".": 4_170,
     "backends": 3_600,
     "dynamism": 1_000,
     "frontend": 4_050,
@@ -25,7 +25,7 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 2_940,
     "polyfills": 1_650,
-    "report": 4_500,
+    "report": 4_540,
     "testing": 800,
     "tune": 1_650,
     "variables": 150,
