@@ -495,6 +495,12 @@ check_holds(const Check *check, PyObject *value, PyObject **saved)
     case K_TYPE_IS:
     case K_REF_TYPE_IS:
         return is_known(&check->known, Py_TYPE(value));
+    case K_INT64:
+        result = !PyLong_CheckExact(value);
+        if (!result) {
+            (void)PyLong_AsLongLongAndOverflow(value, &result);
+        }
+        return result == 0;
     case K_NO_FINALIZER:
         return !has_finalizer(value);
     case K_NO_FINALIZER_AT:

@@ -455,6 +455,7 @@ record_check(Maker *maker, Node *node, const Check *check, PyObject *value, int 
         can_run_python = !(PyDict_Check(value) && dict_has_only_str_keys(value) && is_constant(check->arg));
         break;
     case K_EQUALS:
+    case K_INT64:
         settled = is_constant(value);
         break;
     case K_TRUTH:

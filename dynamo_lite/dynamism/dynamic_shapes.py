@@ -184,7 +184,7 @@ def strict_dims(tensor: Any) -> frozenset[int]:
 
 def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
     """Whether an int from outside becomes symbolic. Remembers it for the next compilation."""
-    if config.specialize_int or type(value) is not int:
+    if config.specialize_int or type(value) is not int or not -(2**63) <= value < 2**63:
         return False
     if _is_counted(tr, source):
         return True

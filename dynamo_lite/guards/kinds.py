@@ -118,6 +118,7 @@ NO_FINALIZER_AT = _check(
 )
 REF_HAS_KEY = _weakly(HAS_KEY, "{k}() is not None and holds(has_key, {v}, {k}())")
 REF_LACKS_KEY = _weakly(LACKS_KEY, "{k}() is not None and holds(lacks_key, {v}, {k}())")
+INT64 = _check("NOTHING", "holds(int64, {v})", "an int of 64 bits")  # a number that may be another one at the next call
 
 # Relations between several values, and conditions on none. Where a guard has a text, that is what was expected.
 SAME = _relation("NOTHING", "are_one({v})", "the same object", "different objects")

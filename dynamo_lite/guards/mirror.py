@@ -234,6 +234,11 @@ def length(value: Any, n: int) -> bool:
     return value.__length_hint__() == n if type(value) in _ITERATORS else len(value) == n
 
 
+def int64(value: Any) -> bool:
+    """Is it an int, of no subclass, that 64 bits hold?"""
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
 def dict_keys(value: Any, keys: tuple) -> bool:
     """All keys, in order."""
     return _is(value, dict) and equals(list(keys_in_order(value)), list(keys))

@@ -253,3 +253,35 @@ def test_an_operation_that_raises_at_a_later_call(text):
             compiled = wrapped(function)
             for numbers in order:
                 assert repr(compiled(*numbers)) == repr(function(*numbers)), numbers
+
+
+BIG = 2**1024
+
+
+def shifted(n):
+    return n / 2**1100 if float(n << 1000) > 2.0 else 0
+
+
+def grown(n):
+    k = n**40 * 2**900
+    return k / 3 if k > 5 else float(k)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [shifted, grown, lambda n: n / 7, lambda n: 12345 / n, lambda n: (float(n) == 1.0, n > 3), lambda n: n * n > 2**62],
+)
+def test_ints_that_64_bits_do_not_hold(function):
+    """They are constants, also as results; and a version for numbers that vary serves none of them."""
+
+    def outcome(call, n):
+        try:
+            return call(n)
+        except (OverflowError, ZeroDivisionError) as error:
+            return error.args
+
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        for numbers in ((3, 5, 9, BIG, -BIG, 2**63, -(2**63), 0), (BIG, 3 * BIG, 2**70, 5, 6, 2**62 + 1, 2**53 + 1)):
+            compiled = wrapped(function)
+            for n in numbers:
+                assert outcome(compiled, n) == outcome(function, n), n

@@ -139,7 +139,7 @@ class OutsideValues:
 
     def symint(self, value: int, source: GuardNode) -> Any:
         """The model of an int whose value is not fixed."""
-        self.tr.guard(source, ir.TYPE_IS, int)
+        self.tr.guard(source, ir.INT64)
         vt = MODELS.symbol(self.builder.symbols.int_of(value, source))
         vt.source, vt.real = source, value
         return vt

@@ -230,6 +230,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
+    if type(result) is torch.SymInt and result.node.has_hint() and not -UNBOUNDED < result.node.hint < UNBOUNDED:
+        return with_present_numbers(tx, function, trackers)  # the algebra has infinities there
     return from_number(result, ("call", function, tuple(operands)))
 
 
@@ -348,7 +350,10 @@ def _division_by_zero(
 
 
 def _is_refused(function: Callable[..., Any], operand: Any) -> bool:
-    """Whether a symbolic right operand is one that the function raises for: the algebra of symbols would not ask."""
+    """Whether a right operand is one that the function raises for: the algebra of symbols would not ask. Or one for which that has an
+    infinity."""
+    if function is operator.lshift and type(operand) is int:
+        return operand >= UNBOUNDED.bit_length()
     if type(operand) is not SymValue or is_unbacked(operand.sym):
         return False
     return evaluate(bool, operand.sym < 0 if function in _SHIFTS else operand.sym == 0)
