@@ -187,6 +187,19 @@ module_set_region(PyObject *Py_UNUSED(module), PyObject *region)
     return previous != NULL ? (PyObject *)previous : Py_NewRef(Py_None);
 }
 
+/* The hash that a key had when the program stored it: its `__hash__` may give another one by the time that the store is replayed. */
+static PyObject *
+module_store_hashed(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *dict, *key, *value;
+    Py_ssize_t hash;
+    if (!PyArg_ParseTuple(args, "O!OnO", &PyDict_Type, &dict, &key, &hash, &value) ||
+        _PyDict_SetItem_KnownHash(dict, key, value, hash) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *
 module_program_recursion_limit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
@@ -245,6 +258,8 @@ static PyMethodDef module_methods[] = {
      "begins_generated(traceback) -> bool\n\nIs the first entry that of generated code?"},
     {"program_collects", module_program_collects, METH_NOARGS,
      "program_collects() -> bool\n\nDoes the program collect garbage? During an analysis nobody does."},
+    {"store_hashed", module_store_hashed, METH_VARARGS,
+     "store_hashed(dict, key, hash, value)\n\ndict[key] = value, without a call of hash(key)."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,
      "program_recursion_limit() -> int\n\nWhat sys.getrecursionlimit() is for the program; an analysis has a higher one."},
     {"replace_signal_handler", module_replace_signal_handler, METH_VARARGS,

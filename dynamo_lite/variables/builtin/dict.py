@@ -19,6 +19,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite._eval_frame import store_hashed
 from dynamo_lite.dynamism.dynamic_shapes import varying_keys
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -50,6 +51,7 @@ from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.hashing import (
     MAX_NUMBERS,
     NumberKey,
+    UserKey,
     check_address,
     is_constant_key,
     key_of,
@@ -444,7 +446,10 @@ class DictVariable(NativeVariable):
     def emit_stores(self, cg: Codegen, pairs: Any) -> None:
         """Store (host key, value) pairs past any `__setitem__` of a subclass."""
         for key, value in pairs:
-            if self.cls is dict:
+            if type(key) is UserKey and self.base is dict:
+                emit_call(cg, store_hashed, self, key.vt, ConstantVariable(key.hash), value)
+                cg.asm.pop_top()
+            elif self.cls is dict:
                 cg.load(value)
                 cg.load(self)
                 cg.load(key_tracker(key))
