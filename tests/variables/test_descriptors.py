@@ -1,10 +1,12 @@
 """Descriptors: properties, slots, class methods. Needs no torch."""
 
+import gc
 import inspect
+import weakref
 
 import pytest
 
-from tests.helpers.capturing import same, stop, wrapped
+from tests.helpers.capturing import captured, same, stop, wrapped
 
 
 class TestDescriptors:
@@ -88,6 +90,26 @@ class TestDescriptors:
             return type(A.f).__name__, A.f[0] is A if type(A.f) is tuple else None
 
         same(program)
+
+
+@pytest.mark.parametrize("descriptor", [property, staticmethod, classmethod])
+def test_a_version_does_not_keep_a_descriptor_alive(descriptor):
+    """Nor the class of which its function knows."""
+
+    def make():
+        class A:
+            @descriptor
+            def f(*args):
+                return __class__.__name__
+
+        return A
+
+    read = captured(lambda a: a.f if descriptor is property else a.f())
+    cls = make()
+    assert read(cls()) == "A"
+    cls = weakref.ref(cls)
+    gc.collect()
+    assert cls() is None
 
 
 @pytest.mark.usefixtures("pure_python")
