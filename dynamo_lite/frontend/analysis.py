@@ -358,7 +358,9 @@ class Analysis:
     def _eager_entry(self, tr: Trace, needs_hook: bool = True) -> Any:
         """An entry that runs the original: for these arguments there is nothing to gain."""
         tr.state.restore()
-        return self._commit(tr, self.fn.__code__, needs_hook)
+        code = self.fn.__code__
+        # Between two looks at all objects nothing is compiled.
+        return self._commit(tr, code, needs_hook and "get_objects" not in code.co_names)
 
     def compile_graph(self, graph: Any, version: Any = None) -> Any:
         """Hand a finished graph to the backend; what it made of it, and what to ask when that raises. `version`: the file it is from."""

@@ -83,3 +83,26 @@ class TestIds:
             return len(set(map(id, enumerate("abc")))), len(set(map(id, list(enumerate("abc")))))
 
         same(program)
+
+    def test_an_object_that_may_have_got_the_address_of_another(self):
+        def deleted():
+            x = [1]
+            before = id(x)
+            del x
+            y = [1]
+            return id(y) == before
+
+        def replaced():
+            x = [1]
+            before = id(x)
+            x = [2]
+            return id(x) == before
+
+        def kept():
+            x, y = [1], [2]
+            before = id(x)
+            return id(y) == before, id(x) == before
+
+        same(deleted, breaks=["object-identity"])
+        same(replaced, breaks=["object-identity"])
+        same(kept, whole=True)

@@ -85,11 +85,12 @@ class TestArgumentsOfC:
             lambda: dict.update(),
             lambda: collections.OrderedDict.__init__(),
             lambda: collections.OrderedDict.update(),
+            lambda: collections.OrderedDict(1, 2),
             lambda: list.append(),
             lambda: slice.indices(),
         ],
     )
-    def test_too_few(self, call):
+    def test_that_do_not_fit(self, call):
         def program():
             try:
                 call()

@@ -577,6 +577,35 @@ class TestClassStatements:
 
         same(program, 3)
 
+    def test_a_new_written_in_c_is_not_called(self):
+        def program():
+            class A:
+                __new__ = list.__new__
+
+            class B(list):
+                __new__ = object.__new__
+
+            return type(A()).__name__, B([1])
+
+        same(program, breaks=["class-definition", "arguments-mismatch"])
+
+    def test_super_of_an_unrelated_object(self):
+        class A:
+            def method(self):
+                super()
+
+        def program():
+            cell = (lambda: program).__closure__[0]
+            found = []
+            for call in (lambda: A.method(cell), lambda: A.method(3), lambda: super(A, 3)):
+                try:
+                    call()
+                except TypeError as error:
+                    found.append(str(error))
+            return found
+
+        same(program, whole=True)
+
     def test_errors_of_the_class_statement(self):
         def program():
             try:

@@ -79,3 +79,35 @@ def test_a_class_that_is_gone():
         return before, Parent.__subclasses__()
 
     assert f() == captured(f)() == (1, [])
+
+
+def test_between_two_looks_at_all_objects_nothing_is_compiled():
+    class Slotted:
+        __slots__ = ("items",)
+
+    def collect():
+        gc.collect()
+
+    def called(key):
+        return [key]
+
+    def other(key):
+        return key
+
+    def program():
+        o = Slotted()
+        o.items = [Noted(), o]
+        other(o)
+        o = None  # garbage with a finalizer now: the frame runs eagerly
+        collect()
+        before = len(gc.get_objects())
+        for key in range(3):
+            called(key)
+        return len(gc.get_objects()) - before
+
+    gc.disable()
+    try:
+        with settings():
+            assert capture(program, fullgraph=False)() == 0
+    finally:
+        gc.enable()

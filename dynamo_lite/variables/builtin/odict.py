@@ -152,7 +152,7 @@ def new_ordered_dict(tx: Frame, cls: VariableTracker, /, *args: VariableTracker,
 def ordered_dict_update(tx: Frame, self: DictVariable, /, *args: VariableTracker, **kwargs: Any) -> VariableTracker:
     """`mutablemapping_update`"""
     if len(args) > 1:
-        tx.raises(TypeError, f"update() takes at most 1 positional argument ({len(args)} given)")
+        return unsupported("arguments-mismatch", "OrderedDict.update()")
     if args:
         update_from(tx, self, args[0])
     for name, value in kwargs.items():

@@ -95,7 +95,7 @@ def check(tx: Frame, start: VariableTracker, obj: VariableTracker) -> VariableTr
     claimed = claimed_class(tx, obj)
     if isinstance(claimed, TypeVariable) and is_subtype(tx, claimed.value, start.value):
         return claimed
-    return unsupported("arguments-mismatch", "super() of an unrelated class")
+    return tx.raises(TypeError, "super(type, obj): obj must be an instance or subtype of type")
 
 
 def _reader(descriptor: Any) -> Any:

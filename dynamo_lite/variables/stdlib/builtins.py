@@ -403,7 +403,11 @@ class IdVariable(NativeVariable):
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, IdVariable) or op not in ("==", "!="):
             return unsupported("object-identity", self.describe())
-        return boolean(tx.tr.heap.identical(self.target, other.target) is (op == "=="))
+        is_same = tx.tr.heap.identical(self.target, other.target)
+        if not is_same and (_is_gone(tx, self.target) or _is_gone(tx, other.target)):
+            # One may have got the address of the other; in a frame resumed after a break, arguments live longer.
+            tx.needs_real_frame("object-identity", "id() of an object that is gone")
+        return boolean(is_same is (op == "=="))
 
     def refuse(self, tx: Frame, *args: Any) -> VariableTracker:
         return unsupported("object-identity", self.describe())
@@ -426,9 +430,14 @@ for _slot, _ in UNARY_OPS.values():
 
 @builtin(id)
 def builtin_id(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
-    if obj.source is None and obj.value is MISSING and not tx.tr.lifetimes.is_reachable(obj):
+    if _is_gone(tx, obj):
         return unsupported("object-identity", "id() of an object that is gone then: the next may get the same")
     return IdVariable(obj)
+
+
+def _is_gone(tx: Frame, obj: VariableTracker) -> bool:
+    """Whether an object made here is not there any more."""
+    return obj.source is None and obj.value is MISSING and not tx.tr.lifetimes.is_reachable(obj)
 
 
 class ThreadIdVariable(IdVariable):
