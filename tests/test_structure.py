@@ -61,6 +61,40 @@ def test_no_chain_of_name_tests(path):
     assert list(chains(path.read_text())) == []
 
 
+HOST_CLASSES = {
+    "type",
+    "dict",
+    "list",
+    "tuple",
+    "set",
+    "frozenset",
+    "range",
+    "OrderedDict",
+    "property",
+    "staticmethod",
+    "classmethod",
+}
+OF_PROGRAMS = [
+    p
+    for p in [*FILES, *(PACKAGE / "frontend").glob("*.py"), *(PACKAGE / "guards").glob("*.py")]
+    if "torch" not in p.parts
+]
+
+
+@pytest.mark.parametrize("path", OF_PROGRAMS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_no_object_of_the_program_is_asked_for_its_class(path):
+    """`isinstance` reads `__class__`, which the program may compute: `issubclass(type(obj), cls)` does not."""
+    found = []
+    for call in ast.walk(ast.parse(path.read_text())):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "isinstance":
+            classes = {ast.unparse(node) for node in ast.walk(call.args[1])}
+            if classes & HOST_CLASSES or any(
+                name.startswith("types.") or name.endswith("FunctionType") for name in classes
+            ):
+                found.append((call.lineno, ast.unparse(call)))
+    assert found == []
+
+
 def test_what_a_chain_is():
     chain = """
 def f(self, name):

@@ -123,7 +123,7 @@ class Region(_eval_frame.Region):
     def wrap(self, fn: Any) -> Any:
         """The compiled callable for a function. Functions without bytecode are returned as they are."""
         function = getattr(fn, "__func__", fn)
-        if not isinstance(function, FunctionType):
+        if not issubclass(type(function), FunctionType):
             return fn
         self.wanted.add(function.__code__)
         wrapped = _eval_frame.Callable(function, self.cache_for(function.__code__))
@@ -307,8 +307,8 @@ def _shown_place(fn: FunctionType, code: CodeType, values: tuple[Any, ...]) -> t
     """Name, file and line by which reports call a frame. That of torch's call of a module is the `forward` of the user's class."""
     if fn.__globals__.get("__name__") != "torch.nn.modules.module":
         return code.co_qualname, code.co_filename, code.co_firstlineno
-    forward = getattr(type(module_of(code, values)), "forward", None)
-    if not isinstance(forward, FunctionType):
+    forward: Any = getattr(type(module_of(code, values)), "forward", None)
+    if not issubclass(type(forward), FunctionType):
         return code.co_qualname, code.co_filename, code.co_firstlineno
     own = forward.__code__
     if not is_resumed(code):

@@ -86,7 +86,7 @@ class Heap(dict[int, Any]):
         if found is None:
             source = self.tr.constant_source(globals_)
             names = globals_.get("__builtins__", builtins)
-            names = names.__dict__ if isinstance(names, types.ModuleType) else names
+            names = names.__dict__ if issubclass(type(names), types.ModuleType) else names
             fixed = globals_ is own_builtins.OWN or globals_.get("__package__") == polyfills.__name__
             if "__builtins__" in globals_ and not fixed:
                 node = self.tr.source(source, ir.DICT_ITEM, "__builtins__")

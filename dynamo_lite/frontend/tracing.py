@@ -277,7 +277,7 @@ class Trace:
         """A callable without bytecode, handler, polyfill or place in the graph."""
         owner = getattr(fn, "__objclass__", None) or getattr(fn, "__module__", None)
         name = getattr(fn, "__qualname__", repr(fn))
-        context = name if owner is None or isinstance(owner, type) else f"{owner}.{name}"
+        context = name if owner is None or issubclass(type(owner), type) else f"{owner}.{name}"
         return unsupported(slug_of_foreign(fn), context)
 
 

@@ -321,9 +321,9 @@ def no_finalizer(value: object) -> bool:
     return not has_finalizer(type(value))
 
 
-def no_finalizer_at(value: object, key: object) -> bool:
+def no_finalizer_at(value: Any, key: object) -> bool:
     """`no_finalizer` for the value that a dict has for a key, if it has one."""
-    return isinstance(value, dict) and (not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key)))
+    return _is(value, dict) and (not dict.__contains__(value, key) or no_finalizer(dict.__getitem__(value, key)))
 
 
 def holds(check: Callable[..., Any], *args: Any) -> bool:

@@ -95,7 +95,7 @@ def _index(cg: Codegen, node: Any) -> None:
 
 
 def _get_index(sequence: Any, i: int) -> Any:
-    return (list if isinstance(sequence, list) else tuple).__getitem__(sequence, i)
+    return (list if issubclass(type(sequence), list) else tuple).__getitem__(sequence, i)
 
 
 def _helper(function: Callable[..., Any]) -> Callable[[Any, Any], None]:

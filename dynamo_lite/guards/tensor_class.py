@@ -84,7 +84,7 @@ _MISSING = object()
 def _is_foreign(raw: object) -> bool:
     """Whether a function or property is the program's."""
     function = getattr(raw, "fget", None) or getattr(raw, "__func__", None) or raw
-    return isinstance(function, types.FunctionType) and not (function.__module__ or "").startswith("torch")
+    return issubclass(type(function), types.FunctionType) and not (function.__module__ or "").startswith("torch")
 
 
 _WATCHED = torch.nn.Parameter

@@ -61,7 +61,7 @@ def match_class(
 ) -> VariableTracker:
     """MATCH_CLASS: the attributes as a tuple, or None."""
     real = cls.value
-    if not isinstance(real, type):
+    if not issubclass(type(real), type):
         f.raises(TypeError, "called match pattern must be a class")
     if not abstract.is_true(f, f.call(f.tr.wrap_callable(isinstance), [subject, cls])):
         return NONE
@@ -87,7 +87,7 @@ def _positional_names(f: Any, cls: VariableTracker, real: type, n: int) -> list[
     try:
         match_args = abstract.get_attr(f, cls, "__match_args__")
         names = match_args.as_python_constant()
-        if not isinstance(names, tuple):
+        if not issubclass(type(names), tuple):
             f.raises(TypeError, f"{name_of(real)}.__match_args__ must be a tuple (got {name_of(type(names))})")
     except ObservedException as observed:
         if not issubclass(observed.exc.python_type(), AttributeError):

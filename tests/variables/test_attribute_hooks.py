@@ -4,6 +4,7 @@ One sweep: objects and classes that note each attribute asked of them (`__getatt
 metaclass), used in each way below, as an argument and inside a list. Stated is what was asked in each of two calls.
 """
 
+import collections
 import copy
 import dataclasses
 import functools
@@ -92,7 +93,20 @@ class OfMeta(Protocols, metaclass=Meta):
     n = 3
 
 
-BASES = [Protocols, list, dict, tuple, int, str, set, float, Exception, torch.Tensor, torch.nn.Module]
+BASES = [
+    Protocols,
+    list,
+    dict,
+    collections.OrderedDict,
+    tuple,
+    int,
+    str,
+    set,
+    float,
+    Exception,
+    torch.Tensor,
+    torch.nn.Module,
+]
 OBJECTS = {
     **{base.__name__: observed(base) for base in BASES},
     "__getattr__": Missing,

@@ -175,7 +175,7 @@ class DictVariable(NativeVariable):
         """Whether what is known can be looked up in the real dict without running code of the program."""
         if self.plain_keys is None:
             others = set(map(type, dict.keys(self.value))) - ATOMIC_TYPES
-            self.plain_keys = not any(isinstance(cls.__eq__, types.FunctionType) for cls in others)
+            self.plain_keys = not any(issubclass(type(cls.__eq__), types.FunctionType) for cls in others)
         return self.plain_keys
 
     def _read(self, key: Any) -> VariableTracker | None:
@@ -493,7 +493,7 @@ class DictVariable(NativeVariable):
 
 def values_of(real: Any) -> tuple[Any, ...]:
     """The values of a real dict, in its order."""
-    base = OrderedDict if isinstance(real, OrderedDict) else dict
+    base = OrderedDict if issubclass(type(real), OrderedDict) else dict
     return tuple(base.values(real))
 
 

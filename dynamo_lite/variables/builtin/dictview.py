@@ -248,6 +248,6 @@ def build_view(tr: Trace, value: object, source: GuardNode | None) -> DictViewVa
     tr.guard(source, ir.TYPE_IS, type(value))
     mapping = tr.wrap(dict_behind(value), tr.source(source, ir.CALL, dict_behind))
     ordered, kind = next(key for key, cls in VIEW_TYPES.items() if cls is type(value))
-    if not ordered and isinstance(dict_behind(value), OrderedDict):
+    if not ordered and issubclass(type(dict_behind(value)), OrderedDict):
         unsupported("call-c-function", "the order of an OrderedDict's table")
     return VIEW_MODELS[kind](mapping, type(value), source)

@@ -132,7 +132,7 @@ def _generic_classes() -> Iterator[Any]:
     """The `__class_getitem__` of classes written in C."""
     for module in (builtins, collections, contextvars, functools, itertools, re, weakref):
         for cls in vars(module).values():
-            raw = vars(cls).get("__class_getitem__") if isinstance(cls, type) else None
+            raw = vars(cls).get("__class_getitem__") if issubclass(type(cls), type) else None
             if type(raw) is types.ClassMethodDescriptorType:
                 yield raw
 

@@ -135,7 +135,7 @@ class ConstantIterator(IteratorVariable):
     def __post_init__(self) -> None:
         values = self.values
         self.cls = type(iter(values))
-        self.size = values.index(values[-1]) + 1 if isinstance(values, range) and values else len(values)
+        self.size = values.index(values[-1]) + 1 if type(values) is range and values else len(values)
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         if self.seq is None:
@@ -283,7 +283,7 @@ class ReversedVariable(IteratorVariable):
 
 
 def _reversed_at(seq: Any, index: int) -> Iterator[Any]:
-    iterator = list.__reversed__(seq) if isinstance(seq, list) else reversed(seq)
+    iterator = list.__reversed__(seq) if issubclass(type(seq), list) else reversed(seq)
     iterator.__setstate__(index)
     return iterator
 
@@ -384,7 +384,7 @@ def items_to_come(iterator: Any) -> Any:
     """
     function, args, *state = iterator.__reduce__()
     position = state[0] if state else None
-    if isinstance(function, type) and issubclass(function, collections.abc.Iterator) and len(args) == 2:
+    if issubclass(type(function), type) and issubclass(function, collections.abc.Iterator) and len(args) == 2:
         return tuple(function(*args))  # deques: the iterator's type, (deque, position)
     items = _storage(args[0])
     if function is reversed:
@@ -394,10 +394,10 @@ def items_to_come(iterator: Any) -> Any:
 
 def _storage(seq: object) -> Any:
     """The items of a builtin sequence or of an instance of a subclass, past any method of that."""
-    if isinstance(seq, range):
+    if type(seq) is range:
         return seq  # which may be too long for a tuple
     for base in (list, tuple, str, bytes):
-        if isinstance(seq, base):
+        if issubclass(type(seq), base):
             return tuple(base.__iter__(seq))
     raise RuntimeError(f"iterator over {type(seq).__name__}")
 
@@ -463,7 +463,7 @@ class OpaqueIterator(IteratorVariable):
 @builds(
     SequenceIteratorVariable.cls,
     CallIterator.cls,
-    *[t for t in vars(itertools).values() if isinstance(t, type) and hasattr(t, "__next__")],
+    *[t for t in vars(itertools).values() if issubclass(type(t), type) and hasattr(t, "__next__")],
 )
 def build_opaque(tr: Trace, value: object, source: GuardNode | None) -> OpaqueIterator:
     tr.guard(source, ir.TYPE_IS, type(value))

@@ -39,7 +39,7 @@ CONVERTING: list[type] = []
 
 def _declines(vt: ConstantVariable, other: VariableTracker) -> VariableTracker:
     """The answer of a constant to an operand that is none."""
-    if isinstance(vt.value, tuple(CONVERTING)) and "proxy" not in other.__dict__:
+    if issubclass(type(vt.value), tuple(CONVERTING)) and "proxy" not in other.__dict__:
         unsupported("numpy", f"{type(vt.value).__name__} and {other.python_type().__name__}")
     return NOT_IMPLEMENTED
 
@@ -164,15 +164,15 @@ def pure_methods(*classes: type) -> None:
     """Declare the methods of these types pure, unless they have a handler."""
     for cls in classes:
         for name, raw in cls.__dict__.items():
-            if isinstance(raw, staticmethod):
+            if issubclass(type(raw), staticmethod):
                 raw = raw.__func__
             if isinstance(raw, _KINDS) and name not in _IMPURE and raw not in HANDLERS:
                 PURE.add(raw)
-                if isinstance(raw, types.ClassMethodDescriptorType):
+                if type(raw) is types.ClassMethodDescriptorType:
                     PURE.add(getattr(cls, name))
 
 
 pure_methods(int, float, complex, bool, *map(type, (None, NotImplemented, ...)))
 for _module in (math, cmath):
-    pure(*[_f for _f in vars(_module).values() if isinstance(_f, types.BuiltinFunctionType)])
+    pure(*[_f for _f in vars(_module).values() if issubclass(type(_f), types.BuiltinFunctionType)])
 pure(operator.index, struct.pack, struct.unpack, struct.unpack_from, struct.calcsize)

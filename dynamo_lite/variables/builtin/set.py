@@ -262,12 +262,12 @@ def emit_elements(cg: Codegen, function: object, self: SetVariable, elements: li
 
 def elements_of(real: Any) -> tuple[Any, ...]:
     """The elements of a real set, in its order."""
-    return tuple(set.__iter__(real) if isinstance(real, set) else frozenset.__iter__(real))
+    return tuple(set.__iter__(real) if issubclass(type(real), set) else frozenset.__iter__(real))
 
 
 def same_order_copy(real: object, elements: tuple[Any, ...]) -> Any:
     """A copy of a set of constants that gives its elements in the same order, if one of the usual ways leads to it."""
-    base: Any = set if isinstance(real, set) else frozenset
+    base: Any = set if issubclass(type(real), set) else frozenset
     copies = (base.copy(real), base(elements), base(elements[::-1]))
     return next((copy for copy in copies if tuple(copy) == elements), copies[0])
 

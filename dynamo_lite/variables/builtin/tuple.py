@@ -85,7 +85,7 @@ class TupleVariable(SequenceVariable):
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
         custom = None if self.cls is tuple else type_attribute(tx, self.cls, "__repr__")
-        if custom is not None and (custom.value is MISSING or isinstance(custom.value, types.FunctionType)):
+        if custom is not None and (custom.value is MISSING or issubclass(type(custom.value), types.FunctionType)):
             return tx.call(custom, [self])
         return tuple_repr(tx, self)
 

@@ -52,7 +52,7 @@ def _emit_arguments(cg: Codegen, args: Any, kwargs: dict[str, Any]) -> None:
     for arg in (*args, *kwargs.values()):
         if isinstance(arg, VariableTracker):
             cg.load(arg)
-        elif isinstance(arg, list):
+        elif issubclass(type(arg), list):
             cg.asm.build_tuple(emit_all(cg, arg))
         else:
             cg.load_const(arg)

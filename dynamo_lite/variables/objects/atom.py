@@ -80,7 +80,7 @@ def _new(base: type) -> None:
         tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
         real = cls.value
-        if not isinstance(real, type) or atom_base(real) is not base or real is bool:
+        if not issubclass(type(real), type) or atom_base(real) is not base or real is bool:
             return call_host(tx, base.__new__, [cls, *args], kwargs)
         made = CONSTRUCTORS[base](tx, tx.tr.type_tracker(base), *args, **kwargs)
         if real is base:
@@ -93,7 +93,7 @@ def _new(base: type) -> None:
 for _base in ATOM_BASES:
     _new(_base)
     for _name, _descriptor in vars(_base).items():
-        if isinstance(_descriptor, (types.GetSetDescriptorType, types.MemberDescriptorType)):
+        if issubclass(type(_descriptor), (types.GetSetDescriptorType, types.MemberDescriptorType)):
             getset(_descriptor, readonly(_descriptor))(
                 lambda tx, self, d=_descriptor: ConstantVariable(d.__get__(atom_value(self)))
             )

@@ -205,7 +205,7 @@ def make_exception(tx: Frame, cls: type[BaseException], args: list[VariableTrack
 def exception_from(tx: Frame, error: BaseException) -> ExceptionVariable:
     """The model of an exception that a real call raised during the analysis."""
     cls = type(error)
-    if isinstance(error, WITH_MEMBERS):
+    if issubclass(type(error), WITH_MEMBERS):
         unsupported("exception-unrepresentable", f"{name_of(cls)}: {error}")
     exc = make_exception(tx, cls, [tx.tr.wrap_new(arg) for arg in error.args])
     attributes = getattr(error, "__dict__", None) or {}

@@ -241,7 +241,7 @@ if "__type_params__" in types.FunctionType.__dict__:
 
 def _readonly_member(name: str, read: object) -> None:
     def refuse(tx: Frame, f: FunctionVariable, value: VariableTracker | None) -> None:
-        if isinstance(types.FunctionType.__dict__[name], types.MemberDescriptorType):
+        if type(types.FunctionType.__dict__[name]) is types.MemberDescriptorType:
             tx.raises(AttributeError, "readonly attribute")
         unsupported("mutation-of-unknown-object", f"{f.describe()}.{name}")
 
@@ -312,7 +312,7 @@ class MethodVariable(VariableTracker):
 
     def python_type(self) -> type:
         builtin = isinstance(self.function, BuiltinVariable)
-        if builtin and isinstance(self.function.value, types.WrapperDescriptorType):
+        if builtin and type(self.function.value) is types.WrapperDescriptorType:
             return types.MethodWrapperType
         return types.BuiltinMethodType if builtin else types.MethodType
 
@@ -427,7 +427,7 @@ class BuiltinVariable(DescriptorVariable):
             if type(fn) is types.BuiltinFunctionType and fn.__name__ == "__new__":
                 check_new(tx, fn.__self__, args)
             return call_handler(tx, fn, handler, args, kwargs)
-        if isinstance(fn, types.WrapperDescriptorType):
+        if type(fn) is types.WrapperDescriptorType:
             owner = tx.tr.native_class(fn.__objclass__)
             definition = SLOTDEFS.get(fn.__name__)
             if owner is not None and definition is not None and args:
@@ -454,7 +454,7 @@ def check_new(tx: Frame, owner: type, args: list[VariableTracker]) -> None:
     if not args or not issubclass(args[0].python_type(), type) or not is_subclass(tx, args[0].value, owner):
         unsupported("arguments-mismatch", f"{tp_name(owner)}.__new__()")
     cls = base = args[0].value
-    while base is not None and not isinstance(type_lookup(base, "__new__"), types.BuiltinFunctionType):
+    while base is not None and not issubclass(type(type_lookup(base, "__new__")), types.BuiltinFunctionType):
         base = base.__base__
     if base is not None and not _is_safe(owner, type_lookup(base, "__new__").__self__):
         unsupported("arguments-mismatch", f"{tp_name(owner)}.__new__({tp_name(cls)})")
@@ -552,7 +552,7 @@ def build_builtin(tr: Trace, value: Any, source: GuardNode | None) -> VariableTr
 )
 def build_descriptor(tr: Trace, value: object, source: GuardNode | None) -> VariableTracker:
     tr.guard(source, ir.IS, value)
-    if isinstance(value, types.ClassMethodDescriptorType):
+    if type(value) is types.ClassMethodDescriptorType:
         return BuiltinClassMethodVariable(value, source)
     return BuiltinVariable(value, source)
 

@@ -206,7 +206,7 @@ class InstanceVariable(UserSlots):
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         custom = type_attribute(tx, self.cls, "__getattribute__")
-        is_slot = isinstance(custom, BuiltinVariable) and isinstance(custom.value, types.WrapperDescriptorType)
+        is_slot = isinstance(custom, BuiltinVariable) and type(custom.value) is types.WrapperDescriptorType
         if not is_slot or custom.value in _LOOKUPS:
             try:
                 return tx.call(self._bound(tx, custom), [ConstantVariable(name)])

@@ -215,7 +215,7 @@ def _asks_program(cls: type) -> bool:
 def _is_of_program(hook: object) -> bool:
     function = getattr(hook, "__func__", hook)
     module = getattr(function, "__module__", None) or ""
-    return isinstance(function, types.FunctionType) and module.partition(".")[0] not in sys.stdlib_module_names
+    return issubclass(type(function), types.FunctionType) and module.partition(".")[0] not in sys.stdlib_module_names
 
 
 def _abc_instance_of(tx: Frame, cls: VariableTracker, obj: VariableTracker) -> bool:

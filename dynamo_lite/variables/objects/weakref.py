@@ -163,7 +163,7 @@ class WeakRefVariable(Weak):
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
         target = self.referent(tx)
-        if isinstance(target.python_type().__hash__, types.FunctionType):
+        if issubclass(type(target.python_type().__hash__), types.FunctionType):
             unsupported("weakref", "the hash of a reference, which stays when the object goes")
         return target.tp_hash(tx)
 

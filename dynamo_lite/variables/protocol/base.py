@@ -384,7 +384,7 @@ class VariableTracker:
     def emit_call_with_fields(self, cg: Codegen) -> None:
         """Push the result of `rebuild` for the fields; for an instance of a subclass, that of `rebuild.__new__`."""
         function, cls, n = self.rebuild, self.python_type(), 0
-        if isinstance(function, type) and cls is not function:
+        if issubclass(type(function), type) and cls is not function:
             cg.load_callable(function.__new__)
             cg.load_const(cls)
             n = 1

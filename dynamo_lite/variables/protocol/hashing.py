@@ -149,12 +149,14 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
     if hash_ in IDENTITY_HASHES:
         if lookup(cls, "__eq__") is object.__eq__ or hash_ is not object.__hash__:
             return identity_key(tx, v)
-    elif lookup(cls, "__eq__") is object.__eq__ and hash_ is not None and not isinstance(hash_, types.FunctionType):
+    elif (
+        lookup(cls, "__eq__") is object.__eq__ and hash_ is not None and not issubclass(type(hash_), types.FunctionType)
+    ):
         return identity_key(tx, v)  # so that the hash makes no difference, and no code of the program makes it
     rule = HASH_RULES.get(hash_)
     if rule is not None:
         return rule(tx, v)
-    if isinstance(hash_, types.FunctionType) or hash_ is object.__hash__:
+    if issubclass(type(hash_), types.FunctionType) or hash_ is object.__hash__:
         with asked_again(tx, v, "__hash__"):
             number = host_value(v.tp_hash(tx), "unhashable-key")
         if number in tx.tr.heap.hashes:  # a table may have that object, whose tracker hashes otherwise
@@ -221,7 +223,7 @@ def key_tracker(key: Any) -> VariableTracker:
 def runs_program(key: Any) -> bool:
     """True for a host key that stands for an object whose hash a method of the program computes."""
     if type(key) is Key:
-        return isinstance(key.host, (tuple, frozenset)) and any(map(runs_program, key.host))
+        return issubclass(type(key.host), (tuple, frozenset)) and any(map(runs_program, key.host))
     return type(key) is UserKey
 
 

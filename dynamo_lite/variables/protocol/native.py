@@ -225,7 +225,7 @@ def readonly(descriptor: Any) -> Callable[..., None]:
     """The setter of a C attribute that can't be set."""
 
     def refuse(tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:
-        if isinstance(descriptor, types.MemberDescriptorType):
+        if type(descriptor) is types.MemberDescriptorType:
             tx.raises(AttributeError, "readonly attribute")
         owner = descriptor.__objclass__
         module = "" if owner.__module__ == "builtins" else f"{owner.__module__}."

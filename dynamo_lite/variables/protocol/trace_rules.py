@@ -164,7 +164,7 @@ def transparent_target(fn: Any) -> Any:
     if module != "torch._dynamo.mutation_guard" or fn.__closure__ is None:
         return None
     contents = [cell.cell_contents for cell in fn.__closure__]
-    return contents[0] if len(contents) == 1 and isinstance(contents[0], types.FunctionType) else None
+    return contents[0] if len(contents) == 1 and issubclass(type(contents[0]), types.FunctionType) else None
 
 
 _COMPILED = "torch._dynamo.eval_frame"

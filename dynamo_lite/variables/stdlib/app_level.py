@@ -150,7 +150,7 @@ def register(real: type, stand_in: Any) -> None:
         register_subclasses(model, real)
     for name, function in [item for cls in stand_in.__mro__[:-1] for item in vars(cls).items()]:
         own = vars(real).get(name)
-        if isinstance(function, classmethod):
+        if issubclass(type(function), classmethod):
             HANDLERS[own] = _filled_by(real, model, function.__func__)
         elif callable(function) and own is not None and own not in HANDLERS and not name.startswith("__init"):
             HANDLERS[own] = _method(name)

@@ -85,7 +85,7 @@ class TypingVariable(ConstantVariable):
     def _iter(self, tx: Frame) -> VariableTracker:
         """`*Ts`, `*List[int]`: generators written in Python. Since 3.12 that of `Ts` is written in C."""
         found = type_lookup(type(self.value), "__iter__")
-        if isinstance(found, types.FunctionType):
+        if issubclass(type(found), types.FunctionType):
             return tx.call(type_attribute(tx, type(self.value), "__iter__"), [self])
         items = [tx.tr.build_constant_object(item) for item in self.value]
         return get_iter(tx, TupleVariable(items))
@@ -110,7 +110,7 @@ class TypingVariable(ConstantVariable):
 
 
 # Not the classes whose metaclass `typing` defines (typed dictionaries, protocols and what implements them): they are called as usual.
-@builds_if(lambda value: module_of(type(value)) in _MODULES and not isinstance(value, type))
+@builds_if(lambda value: module_of(type(value)) in _MODULES and not issubclass(type(value), type))
 def build_typing(tr: Trace, value: object, source: GuardNode | None) -> TypingVariable:
     tr.guard(source, ir.IS, value)
     return TypingVariable(value, source)

@@ -157,7 +157,7 @@ class TensorVariable(VariableTracker):
         setter = SETTERS.get(name)
         if setter is not None:
             setter(tx, self, value)
-        elif isinstance(raw, types.GetSetDescriptorType | property):
+        elif issubclass(type(raw), (types.GetSetDescriptorType, property)):
             unsupported("tensor-attribute", f"assignment to Tensor.{name}")
         else:
             self.store(tx, name, value)
@@ -415,9 +415,9 @@ def class_attribute(cls: type, name: str) -> Any:
 
 
 def _is_torchs_own(raw: object) -> bool:
-    if isinstance(raw, types.FunctionType):
+    if issubclass(type(raw), types.FunctionType):
         return raw.__module__ in ("torch._tensor", "torch.nn.parameter")
-    return isinstance(raw, types.MethodDescriptorType | types.GetSetDescriptorType | types.WrapperDescriptorType)
+    return issubclass(type(raw), (types.MethodDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType))
 
 
 def known_item(vt: TensorVariable) -> Any:

@@ -111,7 +111,7 @@ class ApplyCall:
     def _with_defaults(self, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments as `forward` gets them, where `setup_context` is given them as well."""
         function = self.real.forward
-        if not isinstance(function, types.FunctionType):
+        if not issubclass(type(function), types.FunctionType):
             unsupported(SLUG, f"{self.cls.describe()}, whose forward is no function that existed before")
         try:
             bound = inspect.signature(function).bind(*args, **kwargs)
@@ -120,7 +120,7 @@ class ApplyCall:
         given = set(bound.arguments)
         bound.apply_defaults()
         for name, value in bound.arguments.items():
-            if name not in given and not isinstance(value, tuple | dict):
+            if name not in given and not issubclass(type(value), (tuple, dict)):
                 bound.arguments[name] = self.tx.tr.wrap_new(value) or unsupported(SLUG, f"the default {name}")
         return list(bound.args), bound.kwargs
 

@@ -126,7 +126,7 @@ def _has_tensors(value: Any) -> bool:
         return any(map(_has_tensors, value.values()))
     if type(value) in (list, tuple, set):
         return any(map(_has_tensors, value))
-    return isinstance(value, torch.Tensor)
+    return issubclass(type(value), torch.Tensor)
 
 
 def make_tensor(value: TensorValue) -> TensorVariable:
