@@ -285,3 +285,24 @@ def test_ints_that_64_bits_do_not_hold(function):
             compiled = wrapped(function)
             for n in numbers:
                 assert outcome(compiled, n) == outcome(function, n), n
+
+
+def of_infinities(k):
+    large, infinite = k * 1e308, k * INFINITY
+    return (
+        large > 1.0,
+        large == INFINITY,
+        large - large != 0,
+        large * 10 > 3,
+        infinite > 0,
+        infinite == infinite,
+        k * math.nan > 1,
+    )
+
+
+@pytest.mark.parametrize("numbers", [(1, 2, 3, 0, -1, 5, 1), (3, 2, 1, 0, -1, 4), (0, 1, 2, -2, 3)])
+def test_floats_that_are_infinite_for_some_ints(numbers):
+    with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
+        compiled = wrapped(of_infinities)
+        for k in numbers:
+            assert compiled(k) == of_infinities(k), k

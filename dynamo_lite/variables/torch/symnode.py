@@ -213,7 +213,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
     # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
-    if any(isinstance(o, FloatValue) or (function in _QUOTIENTS and _is_float(o)) for o in operands) or (
+    if any(isinstance(o, FloatValue) or (function in _QUOTIENTS and _is_float(o)) or _is_huge(o) for o in operands) or (
         function is operator.pow and _is_float_that_varies(operands[0])
     ):
         return of_floats(tx, function, tuple(operands))
@@ -230,6 +230,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
+    if _is_huge(result):
+        return of_floats(tx, function, tuple(operands))
     if type(result) is torch.SymInt and result.node.has_hint() and not -UNBOUNDED < result.node.hint < UNBOUNDED:
         return with_present_numbers(tx, function, trackers)  # the algebra has infinities there
     return from_number(result, ("call", function, tuple(operands)))
@@ -248,6 +250,17 @@ def _is_complex(vt: VariableTracker) -> bool:
 
 def _is_float(operand: Any) -> bool:
     return type(_host(operand)) in (float, torch.SymFloat)
+
+
+_HUGE = 1e200
+"""Far less than the largest float divided by the largest int."""
+
+
+def _is_huge(number: Any) -> bool:
+    """Whether a number is a float that is nan, infinite, or may be for other ints: the algebra has no largest float."""
+    if type(number) is torch.SymFloat and number.node.has_hint():
+        number = number.node.hint
+    return type(number) is float and not -_HUGE < number < _HUGE
 
 
 def of_floats(tx: Frame, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
