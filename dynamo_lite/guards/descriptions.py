@@ -27,6 +27,9 @@ _BRACKETS: dict[type, tuple[str, str]] = {
 }
 
 
+_BITS = 1000
+
+
 def short(value: object) -> str:
     """A description of any object."""
     text = " ".join(_text(value, _DEPTH).split())
@@ -39,6 +42,8 @@ def _text(value: Any, depth: int) -> str:
         return f"{name_of(cls)} {'x'.join(map(str, value.shape)) or 'scalar'}"
     if hasattr(cls, "named_modules"):
         return f"{name_of(cls)} module"
+    if cls is int and value.bit_length() > _BITS:
+        return f"an int of {value.bit_length()} bits"  # Python refuses to print it
     if cls in _BRACKETS:
         return _container_text(value, depth)
     # An object that is not collected holds no others, of which its repr could call methods.

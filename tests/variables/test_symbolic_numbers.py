@@ -281,7 +281,10 @@ def test_ints_that_64_bits_do_not_hold(function):
             return error.args
 
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
-        for numbers in ((3, 5, 9, BIG, -BIG, 2**63, -(2**63), 0), (BIG, 3 * BIG, 2**70, 5, 6, 2**62 + 1, 2**53 + 1)):
+        for numbers in (
+            (3, 5, 9, BIG, -BIG, 2**63, -(2**63), 0),
+            (BIG, 3 * BIG, 1 << 20000, 2**70, 5, 6, 2**62 + 1, 2**53 + 1),
+        ):
             compiled = wrapped(function)
             for n in numbers:
                 assert outcome(compiled, n) == outcome(function, n), n
