@@ -585,7 +585,20 @@ class TestClassStatements:
             class B(list):
                 __new__ = object.__new__
 
-            return type(A()).__name__, B([1])
+            class C(PythonNew):
+                __new__ = object.__new__
+
+                def __init__(self, value):
+                    pass
+
+            try:
+                C(3)
+            except TypeError as error:
+                return type(A()).__name__, B([1]), str(error)
+
+        class PythonNew:
+            def __new__(cls, value):
+                raise AssertionError
 
         same(program, breaks=["class-definition", "arguments-mismatch"])
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import Py_TPFLAGS_IMMUTABLETYPE, flags, mro_of, qualname_of, tp_name
+from dynamo_lite.isa.typeobject import Py_TPFLAGS_IMMUTABLETYPE, dict_of, flags, mro_of, qualname_of, tp_name
 from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin.dict import MappingProxyVariable
 from dynamo_lite.variables.builtin.genericalias import combine
@@ -346,7 +346,9 @@ def object_new(
     tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
     real = cls.value
-    takes_none = type_lookup(real, "__new__") is not object.__new__ or type_lookup(real, "__init__") is object.__init__
+    # A class that stores `object.__new__` may have another function in its slot.
+    is_plain = not any("__new__" in dict_of(base) for base in mro_of(real)[:-1])
+    takes_none = not is_plain or type_lookup(real, "__init__") is object.__init__
     if flags(real) & _IS_ABSTRACT or ((args or kwargs) and takes_none):
         return unsupported("arguments-mismatch", f"object.__new__() of {qualname_of(real)}, which raises TypeError")
     return tx.tr.new_instance(tx, real)
