@@ -107,6 +107,7 @@ class Config(AcceptedKeys):
     error_on_nested_fx_trace: bool = True  # the same for torch.fx.symbolic_trace
 
     # Choice of backends
+    compile_regions: bool | str = "auto"  # inductor compiles equal layers of a graph once: "auto" where that saves much
     tune_store: str = ""  # file of the choices that races have led to; empty: beside the cache
 
     # Cache
@@ -193,7 +194,10 @@ class ConfigPatch(contextlib.ContextDecorator):
             setattr(self._target, key, value)
 
 
-CHOICES: dict[str, tuple[str, ...]] = {"automatic_dynamic_shapes_mark_as": ("dynamic", "unbacked")}
+CHOICES: dict[str, tuple[object, ...]] = {
+    "automatic_dynamic_shapes_mark_as": ("dynamic", "unbacked"),
+    "compile_regions": ("auto", True, False),
+}
 """Keys that have one of a few values."""
 
 

@@ -37,6 +37,9 @@ OF_FAKES = "dynamo_lite_of_fakes"
 UNUSED_RANDOM = "dynamo_lite_unused_random"
 """The key of `GraphModule.meta` under which a graph names the operators that draw random numbers which nobody uses."""
 
+WRITTEN = "dynamo_lite_written"
+"""The key of `GraphModule.meta` under which a graph names, per memory that it writes to, the nodes that share this memory."""
+
 
 class MissedGuard(Protocol):
     """A failed guard of a `Miss`, for reports: the path of a value, the user's line, the expected and the actual value. `kind`: the kind of

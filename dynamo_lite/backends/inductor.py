@@ -18,6 +18,7 @@ from . import artifact
 from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler
 from .freezing import freeze
 from .pooling import count_windows_right
+from .regions import compile_regions
 from .requirements import Requirements, frozen
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def inductor(
 
     if patches.get("freezing", config.freezing):
         return freeze(gm, example_inputs, compile_with(True), compile_with(False))
-    return compile_with(False)(gm, example_inputs)
+    if patches.get("triton.cudagraphs", config.triton.cudagraphs):  # the copies of a region have no addresses in common
+        return compile_with(False)(gm, example_inputs)
+    return compile_regions(gm, example_inputs, compile_with(False))
 
 
 def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -74,6 +74,18 @@ class SequenceValue(NamedTuple):
     keys: tuple[Any, ...] | None = None
 
 
+def tensors_made_by(node: Any) -> list[TensorValue]:
+    """The tensors that a node of the captured graph stands for: one, or those of its several results."""
+    values = [getattr(node.meta, "subject", None), *_items(getattr(node.meta, "sequence", None))]
+    return [value for value in values if isinstance(value, TensorValue)]
+
+
+def _items(sequence: SequenceValue | None) -> list[Any]:
+    if sequence is None:
+        return []
+    return [part for item in sequence.items for part in (_items(item) if isinstance(item, SequenceValue) else (item,))]
+
+
 class TensorResult(NamedTuple):
     """An operator returns a new tensor; `base` is the position among its tensor arguments of one that it is a view
     of."""

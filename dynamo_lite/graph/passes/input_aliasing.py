@@ -17,13 +17,14 @@ from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core.effect import Captured, Compiled, GraphEffect, Replacement
 from dynamo_lite.graph.core.fake import span
 from dynamo_lite.graph.core.storages import origin, origins
-from dynamo_lite.graph.core.values import TensorValue
+from dynamo_lite.graph.core.values import TensorValue, tensors_made_by
+from dynamo_lite.record import WRITTEN
 
 if TYPE_CHECKING:
     pass
@@ -40,10 +41,11 @@ class Reach(NamedTuple):
 @dataclass(eq=False)
 class InputAliasing(GraphEffect):
     """`changed`: the tensors whose data operators have changed. `reaches`: the inputs whose memory is compared, if one of several tensors
-    is changed in place; else nothing."""
+    is changed in place; else nothing. `touched`: per memory that is changed the names of the nodes that have a part of it."""
 
     changed: set[TensorValue] = field(default_factory=set)
     reaches: list[Reach] = field(default_factory=list)
+    touched: list[list[str]] = field(default_factory=list)
 
     def on_write(
         self, target: object, args: tuple[Any, ...], values: dict[Any, Any], written: list[tuple[TensorValue, int]]
@@ -65,14 +67,28 @@ class InputAliasing(GraphEffect):
         if any(reach.is_written for reach in found):
             self.reaches = found
 
+    def annotate(self, module: GraphModule) -> None:
+        if self.changed:
+            self.touched = self._touched()
+        if self.touched:
+            module.meta[WRITTEN] = self.touched
+
+    def _touched(self) -> list[list[str]]:
+        names: dict[TensorValue, list[str]] = {origin(value): [] for value in self.changed}
+        for node in self.builder.graph.nodes:
+            for first in {origin(value) for value in tensors_made_by(node)}.intersection(names):
+                names[first].append(node.name)
+        return list(names.values())
+
     def replacement(self) -> Replacement | None:
         return functools.partial(apart, self.reaches) if self.reaches else None
 
     def write_data(self, writer: Any) -> Any:
-        return [tuple(reach) for reach in self.reaches] or None
+        return ([tuple(reach) for reach in self.reaches], self.touched) if self.touched else None
 
     def read_data(self, data: Any, reader: Any, graph: Any) -> None:
-        self.reaches = [Reach(*reach) for reach in data]
+        reaches, self.touched = data
+        self.reaches = [Reach(*reach) for reach in reaches]
 
 
 def check_list(target: object, args: tuple[Any, ...], values: dict[Any, Any], written: list[TensorValue]) -> None:

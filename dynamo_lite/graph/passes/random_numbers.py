@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 
 from dynamo_lite.graph.core.effect import GraphEffect
 from dynamo_lite.graph.core.operator_names import may_write
-from dynamo_lite.graph.core.values import Propagation, SequenceValue, TensorValue
+from dynamo_lite.graph.core.values import Propagation, TensorValue, tensors_made_by
 from dynamo_lite.record import UNUSED_RANDOM
 
 if TYPE_CHECKING:
@@ -71,14 +71,7 @@ def unused_random(builder: GraphBuilder, drawing: list[Node]) -> list[str]:
 
 def _memory(node: Node) -> set[Any]:
     """The keys of the memory of the tensors that a node returns; the node itself for other values."""
-    values = [getattr(node.meta, "subject", None), *_items(getattr(node.meta, "sequence", None))]
-    return {_first(value) for value in values if isinstance(value, TensorValue)} or {node}
-
-
-def _items(sequence: SequenceValue | None) -> list[Any]:
-    if sequence is None:
-        return []
-    return [part for item in sequence.items for part in (_items(item) if isinstance(item, SequenceValue) else (item,))]
+    return set(map(_first, tensors_made_by(node))) or {node}
 
 
 def _first(value: TensorValue) -> TensorValue:
