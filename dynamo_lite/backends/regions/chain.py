@@ -79,9 +79,7 @@ def _tell(gm: GraphModule, regions: Sequence[Region]) -> None:
         gm.meta[GRAPH_RECORD].notes["regions"] = told
 
 
-def _compiled(
-    gm: GraphModule, chain: Chain, example_inputs: list[Any], compile_graph: Compile
-) -> Callable[..., Any]:
+def _compiled(gm: GraphModule, chain: Chain, example_inputs: list[Any], compile_graph: Compile) -> Callable[..., Any]:
     import torch
     from torch._guards import TracingContext, tracing
 

@@ -47,7 +47,7 @@ def key_of(value: Any) -> Hashable:
         if value.layout is not torch.strided or value.is_quantized or value.is_conj() or value.is_neg():
             return None
         sizes = tuple(map(str, (*value.shape, *value.stride())))
-        return (type(value), sizes, value.dtype, value.device, value.requires_grad, value.is_leaf)
+        return (type(value), sizes, value.dtype, value.device, value.requires_grad)
     if isinstance(value, list | tuple):
         items = tuple(map(key_of, value))
         return None if None in items else (type(value), items)
