@@ -27,7 +27,7 @@ from torch.nn.modules.module import _global_forward_pre_hooks
 from . import _eval_frame, markers
 from . import warm_cache as kept
 from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
-from .config import config
+from .config import CHOICES, config
 from .frontend import convert, version_sharing
 from .graph import side
 from .messages import refuse_value, warn_user
@@ -50,11 +50,12 @@ class Settings:
     name: str | None = None
     recompile_limit: int | None = None
     isolate: bool = False
+    regions: bool | str | None = None
 
     def compiler(self) -> CompilerFn:
         """The backend as a callable. Raises InvalidBackend, or what the backend raises for unknown options."""
         options = dict(self.options) if self.options else None
-        return with_options(lookup_backend(self.backend), mode=self.mode, options=options)
+        return with_options(lookup_backend(self.backend), mode=self.mode, options=options, regions=self.regions)
 
     def new_region(self) -> convert.Region:
         region = convert.Region(
@@ -189,6 +190,7 @@ def compile(
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
+    regions: bool | str | None = None,
     shapes_spec: object = None,
 ) -> Any:
     """A version of `model` that runs through captured and compiled graphs. Without `model`: a decorator.
@@ -203,13 +205,14 @@ def compile(
     - `disable`: return `model` as it is.
     - `recompile_limit`: instead of `config.recompile_limit`. `isolate_recompiles`: share nothing with other calls of
       `compile`.
+    - `regions`: instead of `config.compile_regions`: whether equal layers are compiled once (True, False or "auto").
     - `shapes_spec`: accepted without effect, with a warning; use the marks.
 
     Raises InvalidBackend for an unknown name, RuntimeError for options that contradict each other or that the backend
     does not know, and TypeError for a `model` that cannot be called and for keywords of a wrong type. A mode has no effect, and warns, with
     a backend that has none.
     """
-    _check_keywords(fullgraph, dynamic, mode, options, name, recompile_limit)
+    _check_keywords(fullgraph, dynamic, mode, options, name, recompile_limit, regions)
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if shapes_spec is not None:
@@ -223,6 +226,7 @@ def compile(
         name=name,
         recompile_limit=recompile_limit,
         isolate=isolate_recompiles,
+        regions=regions,
     )
     if disable or config.disable:
         return model if model is not None else lambda model: model
@@ -234,7 +238,9 @@ def compile(
 nested_compiler(compile)
 
 
-def _check_keywords(fullgraph: Any, dynamic: Any, mode: Any, options: Any, name: Any, recompile_limit: Any) -> None:
+def _check_keywords(
+    fullgraph: Any, dynamic: Any, mode: Any, options: Any, name: Any, recompile_limit: Any, regions: Any = None
+) -> None:
     """Raise TypeError for values of a wrong type: what is said of them at the first call would be said too late."""
     if fullgraph not in (False, True):
         refuse_value("fullgraph", fullgraph, "True or False")
@@ -248,6 +254,8 @@ def _check_keywords(fullgraph: Any, dynamic: Any, mode: Any, options: Any, name:
         refuse_value("options", options, "a dict of names and values")
     if name is not None and not isinstance(name, str):
         refuse_value("name", name, "a text")
+    if regions not in (None, *CHOICES["compile_regions"]):
+        refuse_value("regions", regions, "True, False or 'auto'")
     if recompile_limit is not None and (not isinstance(recompile_limit, int) or recompile_limit < 1):
         refuse_value("recompile_limit", recompile_limit, "a number of versions, 1 or more")
 
@@ -470,6 +478,7 @@ def optimize(
     dynamic: bool | None = None,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
+    regions: bool | str | None = None,
     shapes_spec: object = None,
 ) -> Any:
     """`compile` in the older spelling. A decorator with or without arguments, a wrapper, and a context manager:

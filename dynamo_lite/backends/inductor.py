@@ -7,6 +7,7 @@ flat inputs.
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
 import shutil
 import sys
@@ -14,11 +15,13 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite.config import config as frontend_config
+
 from . import artifact
 from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler
 from .freezing import freeze
 from .pooling import count_windows_right
-from .regions import compile_regions
+from .regions import SEGMENTED, Segmented, compile_regions
 from .requirements import Requirements, frozen
 
 if TYPE_CHECKING:
@@ -33,9 +36,10 @@ def inductor(
     *,
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
+    regions: bool | str | None = None,
 ) -> Callable[..., Any]:
-    """Compile the graph and, when it is first needed, its backward. Raises RuntimeError for options that Inductor does
-    not know.
+    """Compile the graph and, when it is first needed, its backward. `regions`: instead of `config.compile_regions`. Raises RuntimeError for
+    options that Inductor does not know.
     """
     compile_fx = load_compiler("torch._inductor.compile_fx").compile_fx
     from torch._inductor import config
@@ -58,7 +62,7 @@ def inductor(
         return freeze(gm, example_inputs, compile_with(True), compile_with(False))
     if patches.get("triton.cudagraphs", config.triton.cudagraphs):  # the copies of a region have no addresses in common
         return compile_with(False)(gm, example_inputs)
-    return compile_regions(gm, example_inputs, compile_with(False))
+    return compile_regions(gm, example_inputs, compile_with(False), regions)
 
 
 def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,13 +92,30 @@ class InductorArtifacts:
     """How a later process gets the compiled graphs of this backend; see `artifact`."""
 
     name = "inductor"
-    settings = staticmethod(artifact.settings)
-    read = staticmethod(artifact.read)
+
+    @staticmethod
+    def settings(regions: bool | str | None = None, **options: Any) -> list[Any] | None:
+        """All settings on which the code depends; None if they can't be listed."""
+        settings = artifact.settings(**options)
+        return (
+            None if settings is None else [*settings, frontend_config.compile_regions if regions is None else regions]
+        )
 
     @staticmethod
     def write(compiled: Callable[..., Any]) -> dict[str, Any]:
         """The data of a callable that `inductor` returned. Raises `Refused`."""
+        segmented = SEGMENTED.get(compiled) if inspect.isfunction(compiled) else None
+        if segmented is not None:
+            return segmented.data(artifact.write)
         return artifact.write(getattr(compiled, "compiled", compiled))
+
+    @staticmethod
+    def read(data: dict[str, Any], library: Callable[[bytes], str]) -> Callable[..., Any]:
+        """The callable again; `library` puts a shared library into a file. Raises `Mismatch`, and OSError."""
+        if "parts" not in data:
+            return artifact.read(data, library)
+        parts = [artifact.read(part, library) for part in data["parts"]]
+        return Segmented(parts, data["steps"], data["results"]).runner()
 
 
 def recording(gm: GraphModule, example_inputs: list[Any], seen: list[Any]) -> Callable[..., Any]:
@@ -151,7 +172,9 @@ def is_inductor_supported() -> bool:
     return True
 
 
-def validate(mode: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+def validate(
+    mode: str | None = None, options: Mapping[str, Any] | None = None, regions: bool | str | None = None
+) -> None:
     """Check the arguments that the user gave to `compile`. Raises RuntimeError; imports Inductor only if there are options."""
     if mode not in (None, *MODES):
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")

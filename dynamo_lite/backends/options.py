@@ -13,8 +13,8 @@ from dynamo_lite.messages import warn_user
 
 
 def taken(compiler_fn: Callable[..., Any], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of `given` that a backend gets. A mode that it has no keyword for is left out, with a warning, for all that a mode asks
-    for is speed; for others it has none for RuntimeError is raised."""
+    """The keywords of `given` that a backend gets. A mode, or `regions`, that it has no keyword for is
+    left out, with a warning, for all that they ask for is speed; for options RuntimeError is raised."""
     found = dict(given)
     try:
         parameters = inspect.signature(compiler_fn).parameters
@@ -24,9 +24,11 @@ def taken(compiler_fn: Callable[..., Any], name: str, given: Mapping[str, Any]) 
         return found
     for key in [key for key in found if key not in parameters]:
         value = found.pop(key)
-        if key != "mode":
+        if key == "options":
             raise RuntimeError(f"{key}={value!r}: the backend {name} takes none")
-        if value != "default":
+        if key == "regions":
+            warn_user(f"regions={value!r} has no effect: the backend {name} compiles graphs as a whole")
+        elif value != "default":
             warn_user(f"mode={value!r} has no effect: the backend {name} has no modes")
     return found
 

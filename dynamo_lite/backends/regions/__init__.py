@@ -7,6 +7,6 @@ What Python did to make the layers does not matter: the graph is complete, so eq
 
 from __future__ import annotations
 
-from .chain import compile_regions
+from .chain import SEGMENTED, Segmented, compile_regions
 
-__all__ = ["compile_regions"]
+__all__ = ["SEGMENTED", "Segmented", "compile_regions"]

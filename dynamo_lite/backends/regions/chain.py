@@ -6,6 +6,7 @@ Invariant: each segment takes part in autograd by itself, as the operators in it
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +31,13 @@ FIXED = 40
 WORTH = 150
 """Nodes that regions have to save before a graph is cut without being asked to."""
 
-CUTS = 4
-"""Ways to cut one chain of equal regions that are looked at."""
 
-
-def compile_regions(gm: GraphModule, example_inputs: list[Any], compile_graph: Compile) -> Callable[..., Any]:
-    """Compile the graph in segments where `config.compile_regions` asks for it, or where that saves much; else as a whole."""
-    chain = None if gm.meta.get(AS_CAPTURED) else find_chain(gm, config.compile_regions)
+def compile_regions(
+    gm: GraphModule, example_inputs: list[Any], compile_graph: Compile, wanted: bool | str | None = None
+) -> Callable[..., Any]:
+    """Compile the graph in segments where that is `wanted` ("auto": where it saves much; None: as `config.compile_regions` says); else as a
+    whole."""
+    chain = None if gm.meta.get(AS_CAPTURED) else find_chain(gm, config.compile_regions if wanted is None else wanted)
     return compile_graph(gm, example_inputs) if chain is None else _compiled(gm, chain, example_inputs, compile_graph)
 
 
@@ -85,36 +86,56 @@ def _compiled(gm: GraphModule, chain: Chain, example_inputs: list[Any], compile_
 
     given = dict(zip([node.name for node in gm.graph.find_nodes(op="placeholder")], example_inputs, strict=True))
     context = TracingContext.try_get()
-    calls: list[BoxedCallable] = []
+    parts = []
     for body in chain.bodies:
         placeholders = body.graph.find_nodes(op="placeholder")
         examples = [given.get(node.name, node.meta["example_value"]) for node in placeholders]
         mode = context.fake_mode if context is not None else torch._guards.detect_fake_mode(examples)
         with tracing(TracingContext(mode)):
-            calls.append(_boxed(compile_graph(body, examples)))
-    return _runner(chain, calls)
+            parts.append(compile_graph(body, examples))
+    return Segmented(parts, [tuple(step) for step in chain.steps], chain.results).runner()
 
 
-def _boxed(compiled: Callable[..., Any]) -> BoxedCallable:
-    return BOXED.get(compiled) or (lambda inputs: compiled(*inputs))
+class Segmented:
+    """The compiled segments of a graph. `steps`: (number of a segment, numbers of the values that it gets, numbers of those that die with
+    it); `results`: the number of a value, or a constant in a list of one."""
+
+    def __init__(self, parts: Sequence[Callable[..., Any]], steps: Sequence[Any], results: Sequence[Any]) -> None:
+        self.parts, self.steps, self.results = parts, steps, results
+
+    def runner(self) -> Callable[..., Any]:
+        """The callable on the flat inputs of the graph."""
+        calls = [BOXED.get(part) or _one_by_one(part) for part in self.parts]
+        steps = [(calls[part], reads, dead) for part, reads, dead in self.steps]
+        results = self.results
+
+        def run(values: list[Any]) -> Any:
+            for call, reads, dead in steps:
+                given = [values[number] for number in reads]
+                for number in dead:
+                    values[number] = None
+                values.extend(call(given))
+            found = tuple([values[r] if type(r) is int else r[0] for r in results])
+            values.clear()
+            return found
+
+        def call(*args: Any) -> Any:
+            return run(list(args))
+
+        BOXED[call] = run
+        SEGMENTED[call] = self
+        return call
+
+    def data(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """The segments as plain data, each written by `write`."""
+        parts = [write(part) for part in self.parts]
+        kernels = [name for part in parts for name, _ in part["kernels"]]
+        return {"parts": parts, "steps": list(self.steps), "results": list(self.results), "kernels": kernels}
 
 
-def _runner(chain: Chain, calls: Sequence[BoxedCallable]) -> Callable[..., Any]:
-    steps = [(calls[step.body], step.reads, step.dead) for step in chain.steps]
-    results = chain.results
+SEGMENTED: weakref.WeakKeyDictionary[Callable[..., Any], Segmented] = weakref.WeakKeyDictionary()
+"""The callable of a graph that was compiled in segments → these."""
 
-    def run(values: list[Any]) -> Any:
-        for call, reads, dead in steps:
-            given = [values[number] for number in reads]
-            for number in dead:
-                values[number] = None
-            values.extend(call(given))
-        found = tuple([values[r] if type(r) is int else r[0] for r in results])
-        values.clear()
-        return found
 
-    def call(*args: Any) -> Any:
-        return run(list(args))
-
-    BOXED[call] = run
-    return call
+def _one_by_one(compiled: Callable[..., Any]) -> BoxedCallable:
+    return lambda inputs: compiled(*inputs)

@@ -46,8 +46,8 @@ class Region:
 
 
 def regions_at(nodes: Sequence[Node], labels: Sequence[int], repeat: Repeat) -> list[Region]:
-    """The regions that a repeat may be cut into, the best first: a chain of layers can be cut at each of its nodes. One whose copies have few
-    values in common with the rest of the graph is better than one that saves a node more."""
+    """The regions that a repeat may be cut into, the best first: a chain of layers can be cut at each of its nodes. Few values that cross
+    the borders count for more than a node more that is saved."""
     places = {node: i for i, node in enumerate(nodes)}
     found = []
     for shift in range(repeat.length):

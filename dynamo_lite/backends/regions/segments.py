@@ -26,8 +26,7 @@ class Stretch(NamedTuple):
     region: int | None
 
 
-@dataclass
-class Step:
+class Step(NamedTuple):
     """One call: the number of the body, the values that it gets, and those that nobody needs after it. Values are numbered in the order
     in which they are made, the inputs of the graph first."""
 
