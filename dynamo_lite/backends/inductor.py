@@ -106,7 +106,7 @@ class InductorArtifacts:
         """The data of a callable that `inductor` returned. Raises `Refused`."""
         segmented = SEGMENTED.get(compiled) if inspect.isfunction(compiled) else None
         if segmented is not None:
-            return segmented.data(artifact.write)
+            return segmented.data(InductorArtifacts.write)
         return artifact.write(getattr(compiled, "compiled", compiled))
 
     @staticmethod
