@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 import dynamo_lite
+from dynamo_lite.backends.regions import compile_regions
 from dynamo_lite.record import log
 from dynamo_lite.testing import count_ops
 
@@ -81,6 +82,17 @@ class Ours:
         ]
 
 
+class OurRegions(Ours):
+    """dynamo_lite, with each graph cut into its equal regions wherever there are some."""
+
+    @staticmethod
+    def compile(model: Any, backend: Callable[..., Any]) -> Any:
+        def in_regions(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+            return compile_regions(gm, example_inputs, backend, wanted=True)
+
+        return dynamo_lite.compile(model, backend=in_regions)
+
+
 class Theirs:
     """torch.compile."""
 
@@ -124,7 +136,7 @@ class Theirs:
 
 
 def engine_of(name: str) -> Any:
-    return Ours() if name == "dynamo_lite" else Theirs()
+    return {"dynamo_lite": Ours, "regions": OurRegions, "torch.compile": Theirs}[name]()
 
 
 def call(model: Callable[..., Any], inputs: Record) -> tuple[Any, float, float]:
