@@ -13,7 +13,7 @@ MOST_FILES = 25
 MOST_LINES = {
     ".": 4_170,
     "backends": 3_600,
-    "backends/regions": 550,
+    "backends/regions": 650,
     "dynamism": 1_000,
     "frontend": 4_050,
     "graph": 2_200,

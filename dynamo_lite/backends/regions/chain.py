@@ -17,7 +17,7 @@ from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-    from .region import Region
+    from .region import RepeatedRegion
     from .segments import Chain
 
 Compile = Callable[["GraphModule", list[Any]], Callable[..., Any]]
@@ -60,7 +60,7 @@ def find_chain(gm: GraphModule, wanted: bool | str) -> Chain | None:
     return chain
 
 
-def _regions(nodes: Sequence[Any], least: int) -> Iterator[Region]:
+def _regions(nodes: Sequence[Any], least: int) -> Iterator[RepeatedRegion]:
     from .labels import labels_of
     from .region import regions_at
     from .repeats import repeats
@@ -74,7 +74,7 @@ def _regions(nodes: Sequence[Any], least: int) -> Iterator[Region]:
             yield best
 
 
-def _tell(gm: GraphModule, regions: Sequence[Region]) -> None:
+def _tell(gm: GraphModule, regions: Sequence[RepeatedRegion]) -> None:
     if GRAPH_RECORD in gm.meta:
         told = [f"{len(region.copies[0].nodes)} operators ×{len(region.copies)}" for region in regions]
         gm.meta[GRAPH_RECORD].notes["regions"] = told

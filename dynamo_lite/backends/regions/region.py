@@ -1,6 +1,6 @@
 """Regions: stretches of a graph that are equal in all that a compiler sees.
 
-Input: nodes in program order and a repeated stretch of their labels. Output: the `Region`, with the inputs and results of each copy.
+Input: nodes in program order and a repeated stretch of their labels. Output: the `RepeatedRegion`, with the inputs and results of each copy.
 Invariant: the copies are isomorphic: the n-th nodes of two copies have the same label, each argument is the same node of the copy or its
 same input, inputs have equal metadata and are the same node in equal places; the same nodes are used after the copy.
 """
@@ -28,7 +28,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Region:
+class RepeatedRegion:
     """Equal copies, and the offsets of the nodes in them that are used behind any of them."""
 
     copies: tuple[Copy, ...]
@@ -45,7 +45,7 @@ class Region:
         return len(self.results) + sum(node.op != "placeholder" for node in self.copies[0].inputs)
 
 
-def regions_at(nodes: Sequence[Node], labels: Sequence[int], repeat: Repeat) -> list[Region]:
+def regions_at(nodes: Sequence[Node], labels: Sequence[int], repeat: Repeat) -> list[RepeatedRegion]:
     """The regions that a repeat may be cut into, the best first: a chain of layers can be cut at each of its nodes. Few values that cross
     the borders count for more than a node more that is saved."""
     places = {node: i for i, node in enumerate(nodes)}
@@ -64,7 +64,7 @@ _WORTH = 2
 
 def _region(
     nodes: Sequence[Node], labels: Sequence[int], places: Mapping[Node, int], starts: Sequence[int], length: int
-) -> Region | None:
+) -> RepeatedRegion | None:
     """The largest set of equal copies among those that begin at `starts`; None if there are no two."""
     alike: dict[Hashable, list[tuple[Copy, set[int]]]] = defaultdict(list)
     for start in starts:
@@ -77,7 +77,7 @@ def _region(
     if len(best) < 2:
         return None
     results = set.union(*[used for _, used in best])
-    return Region(tuple([copy for copy, _ in best]), tuple(sorted(results)))
+    return RepeatedRegion(tuple([copy for copy, _ in best]), tuple(sorted(results)))
 
 
 def arguments_of(node: Node) -> list[Node]:

@@ -16,7 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.record import GRAPH_RECORD, UNUSED_RANDOM, WRITTEN
 
-from .region import Region, arguments_of
+from .region import RepeatedRegion, arguments_of
 
 
 class Stretch(NamedTuple):
@@ -26,7 +26,7 @@ class Stretch(NamedTuple):
     region: int | None
 
 
-class Step(NamedTuple):
+class SegmentCall(NamedTuple):
     """One call: the number of the body, the values that it gets, and those that nobody needs after it. Values are numbered in the order
     in which they are made, the inputs of the graph first."""
 
@@ -40,11 +40,11 @@ class Chain:
     """`results`: per result of the graph the number of the value, or the constant in a list of one."""
 
     bodies: list[GraphModule]
-    steps: list[Step]
+    steps: list[SegmentCall]
     results: list[int | list[Any]]
 
 
-def cut(gm: GraphModule, nodes: Sequence[Node], regions: Sequence[Region]) -> Chain | None:
+def cut(gm: GraphModule, nodes: Sequence[Node], regions: Sequence[RepeatedRegion]) -> Chain | None:
     """The chain of a graph; None where it can't be cut there."""
     stretches = _stretches(nodes, regions)
     if not _keeps_state(stretches) or not _keeps_writes(gm, stretches):
@@ -52,7 +52,7 @@ def cut(gm: GraphModule, nodes: Sequence[Node], regions: Sequence[Region]) -> Ch
     return _Cutter(gm, stretches, regions).chain()
 
 
-def _stretches(nodes: Sequence[Node], regions: Sequence[Region]) -> list[Stretch]:
+def _stretches(nodes: Sequence[Node], regions: Sequence[RepeatedRegion]) -> list[Stretch]:
     first = {copy.nodes[0]: (number, copy) for number, region in enumerate(regions) for copy in region.copies}
     found: list[Stretch] = []
     between: list[Node] = []
@@ -93,7 +93,7 @@ def _keeps_writes(gm: GraphModule, stretches: Sequence[Stretch]) -> bool:
 
 
 class _Cutter:
-    def __init__(self, gm: GraphModule, stretches: Sequence[Stretch], regions: Sequence[Region]) -> None:
+    def __init__(self, gm: GraphModule, stretches: Sequence[Stretch], regions: Sequence[RepeatedRegion]) -> None:
         self.gm, self.stretches, self.regions = gm, stretches, regions
         self.numbers: dict[Node, int] = {}
         self.bodies: list[GraphModule] = []
@@ -138,11 +138,13 @@ class _Cutter:
         for node in results:
             self.numbers[node] = len(self.numbers)
 
-    def _steps(self, kept: set[int]) -> Iterable[Step]:
+    def _steps(self, kept: set[int]) -> Iterable[SegmentCall]:
         reads = [tuple([self.numbers[node] for node in inputs]) for inputs in self.reads]
         last = {value: step for step, values in enumerate(reads) for value in values}
         for step, (body, values) in enumerate(zip(self.steps, reads, strict=True)):
-            yield Step(body, values, tuple([v for v in dict.fromkeys(values) if last[v] == step and v not in kept]))
+            yield SegmentCall(
+                body, values, tuple([v for v in dict.fromkeys(values) if last[v] == step and v not in kept])
+            )
 
 
 def _may_cross(node: Node) -> bool:
