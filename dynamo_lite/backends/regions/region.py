@@ -1,6 +1,6 @@
 """Regions: stretches of a graph that are equal in all that a compiler sees.
 
-Input: nodes in program order and a repeated stretch of their labels. Output: the `RepeatedRegion`, with the inputs and results of each copy.
+Input: nodes in program order, a repeated stretch of their labels. Output: the `RepeatedRegion`: inputs and results of each copy.
 Invariant: the copies are isomorphic: the n-th nodes of two copies have the same label, each argument is the same node of the copy or its
 same input, inputs have equal metadata and are the same node in equal places; the same nodes are used after the copy.
 """
