@@ -107,7 +107,7 @@ class Config(AcceptedKeys):
     error_on_nested_fx_trace: bool = True  # the same for torch.fx.symbolic_trace
 
     # Choice of backends
-    compile_regions: bool | str = "auto"  # inductor compiles equal layers of a graph once: "auto" where that saves much
+    compile_regions: bool | str = False  # inductor compiles equal layers of a graph once: "auto" where that saves much
     tune_store: str = ""  # file of the choices that races have led to; empty: beside the cache
 
     # Cache
