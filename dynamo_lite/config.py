@@ -89,8 +89,9 @@ class Config(AcceptedKeys):
     force_nn_module_property_static_shapes: bool = True  # ints that are attributes of modules stay constants
     allow_unspec_int_on_nn_module: bool = False  # overrides the previous key for ints
     symbolic_effort: int | None = 10_000  # nodes of expressions evaluated about sizes; then facts are taken as asked
-    capture_scalar_outputs: bool = False  # .item() becomes a graph value instead of a break
-    capture_dynamic_output_shape_ops: bool = False  # nonzero() and the like become graph nodes instead of breaks
+    # Off, on, or None, automatic: under fullgraph, and elsewhere as long as nothing in Python needs the number or the size
+    capture_scalar_outputs: bool | None = None  # .item() becomes a graph value instead of a break
+    capture_dynamic_output_shape_ops: bool | None = None  # nonzero() and the like become graph nodes instead of breaks
 
     # Capture
     capture_checks: bool = (
@@ -225,27 +226,29 @@ def _canonical(name: str) -> str:
     return name
 
 
-def _parse(text: str, default: object) -> Any:
-    """The value of an environment variable, in the type of the key's default. Raises ValueError if it is malformed."""
-    if isinstance(default, bool):
-        lowered = text.strip().lower()
+def _parse(text: str, types: tuple[type, ...]) -> Any:
+    """The value of an environment variable for a key of these types. Raises ValueError if it is malformed."""
+    lowered = text.strip().lower()
+    if type(None) in types and lowered in ("none", "auto"):
+        return None
+    if bool in types:
         if lowered in ("1", "true", "yes", "on"):
             return True
         if lowered in ("", "0", "false", "no", "off"):
             return False
         raise ValueError(f"expected 0 or 1, got {text!r}")
-    return int(text) if isinstance(default, int) else text
+    return int(text) if int in types else text
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """The overrides that the environment holds. A malformed value is reported once and ignored."""
     found = {}
-    for key, default in _DEFAULTS.items():
+    for key, types in _TYPES.items():
         text = environ.get(ENVIRONMENT_PREFIX + key.upper())
         if text is None:
             continue
         try:
-            found[key] = _parse(text, default)
+            found[key] = _parse(text, types)
         except ValueError as error:
             warnings.warn(f"{ENVIRONMENT_PREFIX}{key.upper()} is ignored: {error}", stacklevel=2)
     return found

@@ -757,6 +757,18 @@ class AskClassesByNode(Fact):
 
 
 @dataclass(frozen=True)
+class MakeSelection(Fact):
+    """What a mask selects at this instruction (id of its code object, index) is made there."""
+
+    place: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class LeaveData(Fact):
+    """Numbers and sizes that data decide are no values of the graph where the settings leave that open: a compiler can't take them."""
+
+
+@dataclass(frozen=True)
 class StateChanged(Fact):
     """The analysis has changed the program's state, by an import for example: a guard failed on the values that it was made from."""
 

@@ -27,6 +27,8 @@ class Facts:
     reads_arguments: bool = False
     asks_by_node: bool = False
     state_changed: bool = False
+    leaves_data: bool = False
+    selections: frozenset[tuple[int, int]] = frozenset()
 
     def learned(self, fact: exc.Fact) -> Facts:
         """These facts and one more."""
@@ -43,6 +45,10 @@ class Facts:
                 return replace(self, reads_arguments=True)
             case exc.AskClassesByNode():
                 return replace(self, asks_by_node=True)
+            case exc.MakeSelection(place):
+                return replace(self, selections=self.selections | {place})
+            case exc.LeaveData():
+                return replace(self, leaves_data=True)
             case exc.StateChanged():
                 return replace(self, state_changed=True)
         raise NotImplementedError(type(fact).__name__)

@@ -170,7 +170,16 @@ class OperatorCalls:
                 ask(self.builder, tensors)
             if error.slug == "fake-tensor-error":
                 self._check_views(tensors, error)
-            raise
+            if self.sizes.known is not None or not self._is_captured(error.slug):
+                raise
+        self.sizes.needs_symbols()  # the first that data decide
+        return self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
+
+    def _is_captured(self, slug: str) -> bool:
+        """Whether what an operator makes of data is a value of the graph."""
+        if slug == "data-dependent-operator":
+            return self.sizes.has_numbers
+        return slug == "dynamic-shape-operator" and self.sizes.has_lengths
 
     def _add_operator(
         self, tx: Frame, op: str, target: object, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any]

@@ -325,6 +325,10 @@ class Frame:
             found = self.lifted.lines[self.cur] = (self.code.co_filename, self.lineno)
         return found
 
+    def instruction(self) -> tuple[int, int]:
+        """The current instruction: the id of its code object, its index."""
+        return id(self.code), self.cur
+
     @property
     def lineno(self) -> int:
         """The user's line of the current instruction."""

@@ -43,15 +43,27 @@ class SymbolicSizes(GraphEffect):
     known: Symbols | None = None
     stored: StoredSizes | None = None
 
-    def __post_init__(self) -> None:
-        if self.builder is not None and (config.capture_scalar_outputs or config.capture_dynamic_output_shape_ops):
-            self.needs_symbols()  # operators make new ones
-
     def needs_symbols(self) -> Symbols:
         """The symbols, made with the first one."""
         if self.known is None:
-            self.known = new_symbols(self.builder.propagator.mode, self.builder.tr)
+            self.known = new_symbols(self.builder.propagator.mode, self.builder.tr, self.has_numbers, self.has_lengths)
         return self.known
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether numbers that data decide are values of this graph."""
+        return self._is_on(config.capture_scalar_outputs)
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether operators whose results have sizes that data decide are in this graph."""
+        return self._is_on(config.capture_dynamic_output_shape_ops)
+
+    def _is_on(self, setting: bool | None) -> bool:
+        if setting is not None:
+            return setting
+        tr = self.builder.tr
+        return not self.builder.passes.fakes.are_there and (tr.breaks_raise or not tr.facts.leaves_data)
 
     def assume(self, condition: SymValue) -> None:
         """Take a condition on numbers that only the graph knows for granted. The graph will assert it, see `runtime_assert`."""
@@ -128,11 +140,12 @@ class SymbolicSizes(GraphEffect):
         self.known = self.stored.symbols
 
 
-def new_symbols(mode: object, tr: Trace | _Paths) -> Symbols:
-    """The symbolic numbers of a trace. Their machinery is loaded with the first one of a process."""
+def new_symbols(mode: object, tr: Trace | _Paths, has_numbers: bool = False, has_lengths: bool = False) -> Symbols:
+    """The symbolic numbers of a trace. Their machinery is loaded with the first one of a process. `has_numbers`, `has_lengths`: whether
+    operators make new ones."""
     symbols = import_module("dynamo_lite.graph.shapes.symbols")
     raise_waiting()
-    return symbols.Symbols(mode, tr)
+    return symbols.Symbols(mode, tr, has_numbers, has_lengths)
 
 
 class StoredSizes:

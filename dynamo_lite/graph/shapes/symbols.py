@@ -100,12 +100,12 @@ class Tracked(NamedTuple):
 class Symbols:
     """The symbols of one trace; `here()` tells the user's line."""
 
-    def __init__(self, mode: Any, tr: Trace) -> None:
+    def __init__(self, mode: Any, tr: Trace, has_numbers: bool, has_lengths: bool) -> None:
         self.tr = tr
         with without_compiler:
             self.env = Env(
-                allow_scalar_outputs=config.capture_scalar_outputs,
-                allow_dynamic_output_shape_ops=config.capture_dynamic_output_shape_ops,
+                allow_scalar_outputs=has_numbers,
+                allow_dynamic_output_shape_ops=has_lengths,
                 specialize_zero_one=config.specialize_zero_one,
                 duck_shape=None if config.use_duck_shape else False,  # None: as torch's own setting says
             )

@@ -45,7 +45,7 @@ class NumberText:
     def __init__(self, tx: Frame, number: VariableTracker) -> None:
         self.number = number
         self.pattern = "-?[0-9]+" if number.python_type() is int else "[-+.0-9einfa]+"
-        self.place = _place(tx)
+        self.place = tx.tr.thread.frame.instruction()
 
     def needed(self) -> NoReturn:
         """Have the number made a constant where its text was asked for."""
@@ -55,15 +55,10 @@ class NumberText:
 _LATE = (DataText, NumberText)
 
 
-def _place(tx: Frame) -> tuple[int, int]:
-    """The instruction that is being followed."""
-    frame = tx.tr.thread.frame
-    return id(frame.code), frame.cur
-
-
 def number_text(tx: Frame, number: VariableTracker) -> VariableTracker:
     """The text of a symbolic number. What one instruction makes texts of is a constant there if one of them was needed before."""
-    if number.python_type() is bool or tx.tr.thread.frame is None or _place(tx) in tx.tr.facts.numbers_in_texts:
+    frame = tx.tr.thread.frame
+    if number.python_type() is bool or frame is None or frame.instruction() in tx.tr.facts.numbers_in_texts:
         return ConstantVariable(repr(number.as_python_constant()))
     return LateText([NumberText(tx, number)])
 

@@ -213,6 +213,7 @@ class TensorVariable(VariableTracker):
             return ConstantVariable(convert(known))
         if not config.capture_scalar_outputs:
             ask(tx.tr.graph, [self.proxy])
+        if not tx.tr.graph.passes.sizes.has_numbers:
             what = f"{convert.__name__}({self.describe()})"
             unsupported("data-dependent-operator", what, origin=made_at(self.proxy))
         return converted_item(tx, self, convert)

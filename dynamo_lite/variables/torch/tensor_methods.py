@@ -193,10 +193,17 @@ def tensor_item(tx: Frame, self: TensorVariable) -> VariableTracker:
         return ConstantVariable(known)
     if not config.capture_scalar_outputs:
         ask(tx.tr.graph, [self.proxy])
-        if self.proxy.meta.dtype is torch.bool:
+        is_check = side_that_goes_on(tx.lifted, tx.cur) is not None
+        if self.proxy.meta.dtype is torch.bool and (is_check or not has_numbers(tx)):
             return checked_truth(tx, self, "data-dependent-operator", "Tensor.item()")
+    if not has_numbers(tx):
         return compared_item(tx, self, Unsupported("data-dependent-operator", "Tensor.item()"))
     return tx.tr.graph.call(tx, "call_method", "item", [self])
+
+
+def has_numbers(tx: Frame) -> bool:
+    """Whether a number that data decide is a value of the graph."""
+    return tx.tr.graph.passes.sizes.has_numbers
 
 
 def _compared(name: str) -> Callable[..., VariableTracker]:
@@ -236,7 +243,7 @@ def tensor_tolist(tx: Frame, self: TensorVariable) -> VariableTracker:
     """Nested lists of numbers, each of which the graph knows."""
     if not self.proxy.meta.ndim:
         return tensor_item(tx, self)
-    if not config.capture_scalar_outputs:
+    if not has_numbers(tx):
         return unsupported("data-dependent-operator", "Tensor.tolist()", origin=made_at(self.proxy))
     n = dimension(self, 0).as_python_constant()
     if n > MAX_ITEMS:

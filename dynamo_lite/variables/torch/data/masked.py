@@ -4,7 +4,8 @@ Input: `x[mask]` with a mask of the leading sizes of `x`. Output: `MaskedVariabl
 is a tensor of the sizes of `x` together with the mask. Elementwise operators are applied to all elements; the mask is applied when the
 result is written back, or is reduced to a value that does not depend on the order.
 Invariant: the result is bit by bit that of selecting the elements first. Where that is not certain, or the selection itself is needed,
-the graph breaks at the instruction that applied the mask.
+it is made there, and has a size that only the graph knows. Where the graph may have no such sizes it breaks at the instruction that
+applied the mask.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.config import config
-from dynamo_lite.exc import Unsupported
+from dynamo_lite.exc import MakeSelection, Restart, Unsupported
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
@@ -26,7 +27,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from .. import tensor_indexing
 from ..symnode import SymNodeVariable
-from ..tensor import TensorVariable, ValueVariable, set_operators
+from ..tensor import TensorVariable, ValueVariable, operate, set_operators
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -90,11 +91,13 @@ class MaskedVariable(TensorVariable):
         self.made_after = self.graph.last_node
         self.step = tx.tr.thread.failing_step()
         self.user_stack = tx.tr.thread.user_stack()
+        self.place = tx.instruction()
 
     @property
     def proxy(self) -> Any:
         """Whoever asks needs the selection itself."""
-        return self.refuse()
+        self.select()
+        return self.proxy
 
     def settled(self) -> None:
         pass
@@ -103,8 +106,20 @@ class MaskedVariable(TensorVariable):
         return "what a mask selects"
 
     def refuse(self) -> NoReturn:
-        """Break the graph where the mask was applied."""
-        raise Unsupported("dynamic-shape-operator", "getitem").at(self.step, self.user_stack)
+        """The selection itself is needed."""
+        raise _Needed
+
+    def select(self) -> None:
+        """Be the selection from here on. Breaks the graph where the mask was applied, or has the frame analysed again with the selection
+        made there, if it can't be made here."""
+        tr, operands = self.graph.tr, [ValueVariable(self.full), ValueVariable(self.mask)]
+        if not self.graph.passes.sizes.has_lengths:
+            raise Unsupported("dynamic-shape-operator", "getitem").at(self.step, self.user_stack)
+        if not self.is_unwritten:
+            raise Restart("a selection is needed after a write", fact=MakeSelection(self.place))
+        made = self.graph.call(tr.thread.current, "call_function", operator.getitem, operands)
+        self.__class__ = TensorVariable  # type: ignore[assignment]
+        TensorVariable.__init__(self, made.proxy)
 
     def with_full(self, full: TensorValue) -> MaskedVariable:
         """The elements of another tensor that the same mask selects."""
@@ -147,9 +162,14 @@ class MaskedVariable(TensorVariable):
             return operand
         return self.refuse()
 
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether neither the tensor nor the mask can have been changed since the mask was applied."""
+        return nothing_written_since(self.made_after, self.graph.last_node)
+
     def check_unwritten(self) -> None:
         """Refuse if the tensor or the mask may have been changed since the mask was applied."""
-        if not nothing_written_since(self.made_after, self.graph.last_node):
+        if not self.is_unwritten:
             self.refuse()
 
     def has_mask(self, mask: TensorValue) -> bool:
@@ -160,15 +180,19 @@ class MaskedVariable(TensorVariable):
         return is_same_expression(own, mask.node, DEPTH) and nothing_written_since(own, self.graph.last_node)
 
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
-        return self.with_full(self.apply(tx, "call_function", COMPARE_OPS[op], [self, other]))
+        return _operate(tx, COMPARE_OPS[op], [self, other])
 
     # -- attributes
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return MaskedMethod(self, name) if name in POINTWISE or name in REDUCTIONS else self.refuse()
+        if name in POINTWISE or name in REDUCTIONS:
+            return MaskedMethod(self, name)
+        self.select()
+        return self.tp_getattro(tx, name)
 
     def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
-        self.refuse()
+        self.select()
+        self.tp_setattro(tx, name, value)
 
     def reduce(self, tx: Frame, name: str) -> VariableTracker:
         """A reduction over all elements."""
@@ -202,7 +226,16 @@ class MaskedMethod(VariableTracker):
         return types.BuiltinMethodType
 
     def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
+        try:
+            return self._call(tx, args, kwargs)
+        except _Needed:
+            _select([self.owner, *args])
+            return tx.call(self.owner.tp_getattro(tx, self.name), args, kwargs)
+
+    def _call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         owner = self.owner
+        if not isinstance(owner, MaskedVariable):
+            raise _Needed
         if self.name in REDUCTIONS:
             return owner.refuse() if args or kwargs else owner.reduce(tx, self.name)
         if kwargs and self.name != "clamp":
@@ -210,14 +243,33 @@ class MaskedMethod(VariableTracker):
         return owner.with_full(owner.apply(tx, "call_method", self.name, [owner, *args], kwargs))
 
     def emit_new(self, cg: Codegen) -> None:
-        self.owner.refuse()
+        raise Unsupported("reconstruct", f"method {self.name} of what a mask selects")
+
+
+class _Needed(Exception):
+    """The selection itself is needed."""
+
+
+def _select(trackers: Sequence[VariableTracker]) -> None:
+    for vt in trackers:
+        if isinstance(vt, MaskedVariable):
+            vt.select()
 
 
 def _operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
+    """An operator of which operands are selections."""
+    try:
+        return _operate_on_all(tx, function, args)
+    except _Needed:
+        _select(args)
+        return operate(tx, function, args)
+
+
+def _operate_on_all(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
     """An operator on selections and on operands that are the same for all elements; an in-place operator changes the first operand."""
     selection = next(a for a in args if isinstance(a, MaskedVariable))
     exact = IN_PLACE.get(function, function)
-    if exact not in EXACT:
+    if exact not in EXACT or (function in IN_PLACE and args[0] is not selection):
         selection.refuse()
     full = selection.apply(tx, "call_function", exact, args)
     if function not in IN_PLACE:
@@ -253,6 +305,8 @@ def selects(tx: Frame, tensor: TensorVariable, key: VariableTracker) -> bool:
     """Whether a subscript is a mask whose selection needs no sizes for now."""
     if config.capture_dynamic_output_shape_ops or tx.tr.overrides is not None or tx.tr.graph.scope is not None:
         return False
+    if tx.instruction() in tx.tr.facts.selections:
+        return False
     if not isinstance(key, TensorVariable) or isinstance(key, MaskedVariable) or isinstance(tensor, MaskedVariable):
         return False
     is_plain = tensor.cls in (torch.Tensor, torch.nn.Parameter)
@@ -278,9 +332,10 @@ def ass_subscript(self: TensorVariable, tx: Frame, key: VariableTracker, value: 
         return tensor_indexing.ass_subscript(self, tx, key, value)
     meta, full = self.proxy.meta, value.full.meta
     fits = selects(tx, self, key) and same_sizes(meta.shape, full.shape) and meta.dtype is full.dtype
-    if not fits or not value.has_mask(key.proxy) or meta.device != full.device:
-        value.refuse()
-    value.check_unwritten()
+    fits = fits and value.has_mask(key.proxy) and meta.device == full.device
+    if not fits or not value.is_unwritten:
+        value.select()
+        return tensor_indexing.ass_subscript(self, tx, key, value)
     call = tx.tr.graph.call
     chosen = call(tx, "call_function", torch.where, [value.wide_mask(tx), ValueVariable(value.full), self])
     call(tx, "call_method", "copy_", [self, chosen])

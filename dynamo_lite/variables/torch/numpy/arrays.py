@@ -14,7 +14,6 @@ import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import functional, modes
 from dynamo_lite.graph.core.nodes import made_at
@@ -92,7 +91,7 @@ class ArrayVariable(VariableTracker):
 
     def number(self, tx: Frame, convert: Callable[[Any], Any]) -> VariableTracker:
         """The only element as a Python number."""
-        if not config.capture_scalar_outputs or self.proxy.meta.ndim:
+        if not tx.tr.graph.passes.sizes.has_numbers or self.proxy.meta.ndim:
             return unsupported(
                 "data-dependent-operator", f"a number from {self.describe()}", origin=made_at(self.proxy)
             )

@@ -354,7 +354,7 @@ def host_number(value: Any) -> Any:
 
 def _method_handler(name: str, raw: Any) -> Any:
     def handler(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if name in ("item", "tolist") and not args and not kwargs and config.capture_scalar_outputs:
+        if name in ("item", "tolist") and not args and not kwargs and tx.tr.graph.passes.sizes.has_numbers:
             return self.number(tx, lambda number: number)
         if name in _DATA_METHODS or not _has(f"ndarray.{name}"):
             return unsupported("data-dependent-operator" if name in _DATA_METHODS else "numpy", f"ndarray.{name}")
