@@ -25,6 +25,7 @@ from dynamo_lite.exc import (
     TRACEBACK,
     BreakAt,
     FirstUse,
+    LeaveData,
     NotConstant,
     NumbersSeen,
     Restart,
@@ -91,7 +92,7 @@ class Analysis:
         self.record = call.record
         self.log = call.log
         self.untold: Sequence[BreakRecord] = ()  # at which the version ends that is being made
-        self.facts = Facts()
+        self.facts = Facts(leaves_data=call.fn.__code__ in region.without_data)
         self.artifacts: kept.Artifacts | None = None
 
     def entry(self) -> _eval_frame.Entry:
@@ -125,6 +126,8 @@ class Analysis:
         self.record.restarts += 1
         self.log.restarts(str(restart))
         fact = restart.fact
+        if isinstance(fact, LeaveData):
+            self.region.without_data.add(self.fn.__code__)
         if isinstance(fact, NumbersSeen):
             tr.dynamic_hints.update(fact.hints)
         elif fact is not None:

@@ -303,7 +303,7 @@ def _compile(
         )  # what compilers demand of symbols would not be guarded
         inputs = graph.example_inputs()
         strict = fullgraph or not config.suppress_errors
-        failed = functools.partial(_backend_failed, env, gm, inputs, strict, backend_name(backend))
+        failed = functools.partial(_backend_failed, graph.passes.sizes, env, gm, inputs, strict, backend_name(backend))
         return call_backend(backend, gm, inputs, fullgraph=fullgraph, kept=fixed, on_failure=failed)
     lowered = Lowered(gm, graph.propagator, form == "tensors")
     weakref.finalize(lowered.module, _forget_sources, type(lowered.module))
@@ -321,11 +321,12 @@ def _compile(
 
 
 def _backend_failed(
-    env: object, gm: torch.fx.GraphModule, inputs: Sequence[Any], strict: bool, name: str, error: Exception
+    sizes: Any, env: object, gm: torch.fx.GraphModule, inputs: Sequence[Any], strict: bool, name: str, error: Exception
 ) -> None:
     """Raise what is to be done where the backend is not to blame for its error; return where it is. AOTAutograd runs the operators of the
     graph, and of its gradients: what it finds wrong with them the program will, in its own time, and may have an `except` for."""
     _restart_if_exhausted(env)
+    sizes.without_data(error)
     if not raised_by_operator(error):
         return
     if not raises_on_fakes(gm, inputs):  # then it is about gradients, or about what AOTAutograd does to the graph

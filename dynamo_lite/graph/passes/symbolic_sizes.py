@@ -18,7 +18,7 @@ from torch.fx import Node
 
 from dynamo_lite.config import config
 from dynamo_lite.dynamism import dynamic_shapes
-from dynamo_lite.exc import Mismatch, NumbersSeen, Refused, Restart
+from dynamo_lite.exc import LeaveData, Mismatch, NumbersSeen, Refused, Restart
 from dynamo_lite.graph.core.effect import GraphEffect
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.meta import meta_of_fake
@@ -73,10 +73,19 @@ class SymbolicSizes(GraphEffect):
 
     def without_floats(self, error: Exception) -> None:
         """The backend needs the floats of this graph as constants: have the frame analysed again."""
+        self.without_data(error)
         constants = {
             (dynamic_shapes.NUMBER, source.steps): dynamic_shapes.STATIC_FLOAT for source in self.needs_symbols().floats
         }
         raise Restart(f"a graph with floats that vary cannot be compiled: {error}", fact=NumbersSeen(constants))
+
+    def without_data(self, error: Exception) -> None:
+        """The backend has failed. If the graph knows numbers that only data decide, and need not, have the frame analysed again, with a
+        break where they are made."""
+        if self.known is None or not self.known.first_ranges or self.builder.tr.breaks_raise:
+            return
+        if None in (config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops):
+            raise Restart(f"a graph with numbers that data decide cannot be compiled: {error}", fact=LeaveData())
 
     # -- at the end of the trace
 

@@ -180,7 +180,8 @@ def _subscript(algebra: SizeAlgebra, input: Operand, key: object) -> Operand:
         items.append(...)
     at = items.index(...)
     items[at : at + 1] = [slice(None)] * (input.dim() - taken)
-    sizes, strides, offset = list(input.shape), list(input.stride()), algebra.expression(input.storage_offset())
+    sizes, strides = list(input.shape), list(input.stride())
+    (offset,) = algebra.require_known([input.storage_offset()])
     dim = 0
     for item in items:
         if item is None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def subscript(self: TensorVariable, tx: Frame, key: VariableTracker) -> VariableTracker:
     """`x[key]`"""
-    key = positions_of(self, _arrays_as_tensors(tx, key))
+    key = positions_of(self, _arrays_as_tensors(tx, with_numbers(tx, key)))
     found = picked(tx, self, key)
     if found is None:
         return operate(tx, operator.getitem, [self, _lists_as_tensors(tx, self, key)])
@@ -43,11 +43,24 @@ def ass_subscript(self: TensorVariable, tx: Frame, key: VariableTracker, value: 
     """`x[key] = value`"""
     if value is None:
         tx.raises(TypeError, "Tensor does not support deleting items")
-    key = positions_of(self, _arrays_as_tensors(tx, key))
+    key = positions_of(self, _arrays_as_tensors(tx, with_numbers(tx, key)))
     found = picked(tx, self, key)
     part, rest = (self, key) if found is None else found
     rest = ConstantVariable(...) if rest is None else _lists_as_tensors(tx, self, rest)
     operate(tx, operator.setitem, [part, rest, value])
+
+
+# -- numbers in tensors
+
+
+def with_numbers(tx: Frame, key: VariableTracker) -> VariableTracker:
+    """The key with the numbers that tensors in its slices hold, as torch reads them, where the graph may have such numbers."""
+    if isinstance(key, TupleVariable) and any(isinstance(item, SliceVariable) for item in key.items):
+        return TupleVariable([with_numbers(tx, item) for item in key.items])
+    if not isinstance(key, SliceVariable) or not tx.tr.graph.passes.sizes.has_numbers:
+        return key
+    parts = [part.nb_index(tx) if isinstance(part, TensorVariable) else part for part in key.children()]
+    return SliceVariable(*parts)
 
 
 # -- arrays of numpy

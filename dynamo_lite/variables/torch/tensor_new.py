@@ -23,7 +23,7 @@ from dynamo_lite.variables.protocol.constant import FALSE, ConstantVariable, boo
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 
 from .numpy.models import ArrayVariable, holds_inexact_scalars, holds_scalars, tensor_of_array
-from .symnode import SymNodeVariable, is_unbacked
+from .symnode import SymNodeVariable
 from .tensor import TensorVariable, ValueVariable
 from .value_types import with_named_size
 
@@ -103,8 +103,8 @@ def as_tensor(tx: Frame, data: VariableTracker, **options: VariableTracker) -> V
 
 
 def is_varying_int(vt: VariableTracker) -> bool:
-    """Whether it is an int that varies and does not depend on data."""
-    return isinstance(vt, SymNodeVariable) and vt.python_type() is int and not is_unbacked(vt.proxy.sym)
+    """Whether it is an int that varies."""
+    return isinstance(vt, SymNodeVariable) and vt.python_type() is int
 
 
 def _has_varying_ints(vt: VariableTracker) -> bool:

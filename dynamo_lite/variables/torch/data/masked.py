@@ -22,7 +22,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import MakeSelection, Restart, Unsupported
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, running
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from .. import tensor_indexing
@@ -115,8 +115,10 @@ class MaskedVariable(TensorVariable):
         tr, operands = self.graph.tr, [ValueVariable(self.full), ValueVariable(self.mask)]
         if not self.graph.passes.sizes.has_lengths:
             raise Unsupported("dynamic-shape-operator", "getitem").at(self.step, self.user_stack)
-        if not self.is_unwritten:
-            raise Restart("a selection is needed after a write", fact=MakeSelection(self.place))
+        if running.trace is not tr or not self.is_unwritten:
+            raise Restart(
+                "a selection is needed when the graph is complete, or after a write", fact=MakeSelection(self.place)
+            )
         made = self.graph.call(tr.thread.current, "call_function", operator.getitem, operands)
         self.__class__ = TensorVariable  # type: ignore[assignment]
         TensorVariable.__init__(self, made.proxy)
