@@ -170,6 +170,11 @@ class OperatorCalls:
                 ask(self.builder, tensors)
             if error.slug == "fake-tensor-error":
                 self._check_views(tensors, error)
+            asked = getattr(error.cause, "cond", None)
+            if asked is not None and self.sizes.known is not None:
+                error.context = (
+                    f"{getattr(target, '__name__', target)} asks for {self.sizes.known.describe_expr(asked)}"
+                )
             if self.sizes.known is not None or not self._is_captured(error.slug):
                 raise
         self.sizes.needs_symbols()  # the first that data decide

@@ -41,6 +41,7 @@ from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.graph.core.varying_floats import Decisions, FloatValue
 from dynamo_lite.guards import ir
 from dynamo_lite.markers import SHAPE_IDS
+from dynamo_lite.messages import short_path
 from dynamo_lite.record import Specialization
 
 from .captured_calls import outcome
@@ -119,6 +120,7 @@ class Symbols:
         self.given_up: set[str] = set()  # texts of numbers that would have taken too much reasoning
         self.shape_ids: dict[str, Any] = {}
         self.first_ranges: dict[Any, Any] = {}  # of numbers that only the graph knows, as they were made
+        self.made_by: dict[Any, Any] = {}  # number that only the graph knows → the user's line that makes it
         self.has_unbacked = False  # whether sizes of inputs are not looked at
         self.inputs: dict[Any, SymValue] = {}
         self.numbers: dict[Any, Any] = {}  # symbol → access path of an int of the program
@@ -364,8 +366,10 @@ class Symbols:
         made = self.env.pending_fresh_unbacked_symbols
         has_made = len(made) > len(self.first_ranges)
         if has_made:
+            stack = self.tr.thread.user_stack()
             for symbol in made:
                 self.first_ranges.setdefault(symbol, self.env.var_to_range.get(symbol))
+                self.made_by.setdefault(symbol, stack[-1] if stack else None)
         return has_made
 
     def add_runtime_asserts(self, builder: GraphBuilder) -> None:
@@ -517,10 +521,18 @@ class Symbols:
 
     def describe(self, sym: Any) -> str:
         """A symbolic number in terms of the inputs that it is made of."""
+        return self.describe_expr(sym.node.expr)
+
+    def describe_expr(self, expr: Any) -> str:
+        """The same for an expression."""
         where = {item.first: item for item in reversed(self.tracked) if item.first is not None}
-        marked = [where[s].text for s in sym.node.expr.free_symbols if s in where and self.env.is_unbacked_symint(s)]
-        note = "".join([f" ({text} is marked unbacked: no guard may depend on it)" for text in marked])
-        return self._readable(str(sym), where) + note
+        marked = [where[s].text for s in expr.free_symbols if s in where and self.env.is_unbacked_symint(s)]
+        notes = [f" ({text} is marked unbacked: no guard may depend on it)" for text in marked]
+        for symbol in sorted(expr.free_symbols & self.made_by.keys(), key=str):
+            line = self.made_by[symbol]
+            if line is not None:
+                notes.append(f" ({symbol} is made at {short_path(line.filename)}:{line.lineno}: {line.line.strip()})")
+        return self._readable(str(expr), where) + "".join(notes)
 
 
 def contiguous_strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any] | None:

@@ -62,6 +62,7 @@ FOLLOWED_TORCH = frozenset(
 _FOLLOWED_FUNCTIONS = frozenset(
     {
         ("torch.fx._symbolic_trace", "ProxyableClassMeta.__call__"),
+        *[("torch.fx.experimental.symbolic_shapes", name) for name in ("sym_and", "sym_or", "sym_eq")],
         ("torch.jit", "isinstance"),
         ("torch.jit", "strict_fusion.__init__"),
         ("torch.jit", "strict_fusion.__enter__"),

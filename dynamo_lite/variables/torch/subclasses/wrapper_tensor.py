@@ -142,14 +142,17 @@ def make_tensor(value: TensorValue) -> TensorVariable:
 
 MODELS.tensor = make_tensor
 
-_LATE = {"torch.distributed.tensor": "dtensor"}
+_LATE = {
+    "torch.distributed.tensor": ".dtensor",
+    "torch.fx.experimental.symbolic_shapes": "..symbolic_shapes",
+}
 """What the program has to have loaded → our module about it."""
 
 
 def load_late() -> None:
     """Called when a trace begins."""
     for name in [name for name in _LATE if name in sys.modules]:
-        import_module(f"{__package__}.{_LATE.pop(name)}")
+        import_module(_LATE.pop(name), __package__)
 
 
 MODELS.load_late = load_late
