@@ -37,6 +37,7 @@ from .number import pure_methods
 from .tuple import TupleVariable
 
 if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
@@ -272,4 +273,30 @@ _substitution(re.Pattern.subn)
 _substitution(re.Pattern.split)
 
 
+class MatchVariable(ConstantVariable):
+    """A match in an instance of a class that inherits from str; `text` is the model of that."""
+
+    text: VariableTracker
+
+    def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
+        return self.text if name == "string" else super().tp_getattro(tx, name)
+
+    def emit_new(self, cg: Codegen) -> None:
+        unsupported("reconstruct", "a match in an instance of a class that inherits from str")
+
+
+def _matching(function: Any) -> None:
+    @method(function)
+    def match(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if not args or not args[0].is_atom or isinstance(args[0], ConstantVariable):
+            return fold(tx, function, [self, *args], kwargs)
+        found = fold(tx, function, [self, ConstantVariable(args[0].atom), *args[1:]], kwargs)
+        if found.value is not None:
+            found = MatchVariable(found.value)
+            found.text = args[0]
+        return found
+
+
+for _raw in (re.Pattern.match, re.Pattern.search, re.Pattern.fullmatch):
+    _matching(_raw)
 pure_methods(re.Match, re.Pattern)

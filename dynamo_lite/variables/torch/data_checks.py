@@ -35,11 +35,16 @@ def checked_truth(
     tx: Frame, vt: VariableTracker, slug: str = "data-dependent-branch", context: str | None = None
 ) -> VariableTracker:
     """The truth of a tensor, as a bool, for a branch. Raises `Unsupported` if both sides go on."""
-    expected = side_that_goes_on(tx.lifted, tx.cur, lambda index: _calls_what_raises(tx, index))
+    expected = expected_truth(tx)
     if expected is None:
         unsupported(slug, context or vt.describe(), origin=made_at(vt.proxy))
     check(tx, vt, expected, slug, context)
     return ConstantVariable(expected)
+
+
+def expected_truth(tx: Frame) -> bool | None:
+    """With which truth of what this instruction makes the branch behind it does not raise; None: with both, or there is none."""
+    return side_that_goes_on(tx.lifted, tx.cur, lambda index: _calls_what_raises(tx, index))
 
 
 def _calls_what_raises(tx: Frame, index: int) -> bool:

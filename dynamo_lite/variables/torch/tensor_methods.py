@@ -20,7 +20,6 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.graph.inputs.buffers import ask, input_number, number_of
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.flow import side_that_goes_on
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.text import object_format
 from dynamo_lite.variables.builtin.tuple import TupleVariable
@@ -30,7 +29,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, method, refuse
 from dynamo_lite.variables.protocol.native import atom_value, host_int, run
 
-from .data_checks import checked_truth, compared_item
+from .data_checks import checked_truth, compared_item, expected_truth
 from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape, torchs_slots
 
 if TYPE_CHECKING:
@@ -193,7 +192,7 @@ def tensor_item(tx: Frame, self: TensorVariable) -> VariableTracker:
         return ConstantVariable(known)
     if not config.capture_scalar_outputs:
         ask(tx.tr.graph, [self.proxy])
-        is_check = side_that_goes_on(tx.lifted, tx.cur) is not None
+        is_check = expected_truth(tx) is not None
         if self.proxy.meta.dtype is torch.bool and (is_check or not has_numbers(tx)):
             return checked_truth(tx, self, "data-dependent-operator", "Tensor.item()")
     if not has_numbers(tx):
@@ -207,22 +206,31 @@ def has_numbers(tx: Frame) -> bool:
 
 
 def _compared(name: str) -> Callable[..., VariableTracker]:
-    """`equal` and `allclose` of tensors where one side of the branch behind them only raises."""
+    """`equal` and `allclose` of tensors: a check where one side of the branch behind them only raises, else a number of the graph."""
 
     def handler(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        expected = side_that_goes_on(tx.lifted, tx.cur)
+        expected = expected_truth(tx)
+        is_number = has_numbers(tx)
         if name == "equal":  # of tensors in the same memory that have NaN it may be true: so what differs is no check
-            possible = expected is True and not kwargs and len(args) == 2 and _have_one_form(tx, *args)
+            is_number = is_number and len(args) == 2 and _holds_no_nan(args[0])
+            possible = (is_number or expected is True) and not kwargs and len(args) == 2 and _have_one_form(tx, *args)
         else:
-            possible = expected is not None
-        if not possible or config.capture_scalar_outputs:
+            possible = is_number or expected is not None
+        if not possible:
             return tx.tr.graph.call(tx, "call_function", getattr(torch, name), list(args), kwargs)
         function = torch.eq if name == "equal" else torch.isclose
         elements = tx.tr.graph.call(tx, "call_function", function, list(args), kwargs)
         flag = tx.tr.graph.call(tx, "call_function", torch.all, [elements])
+        if expected is None:
+            return tensor_item(tx, flag)
         return checked_truth(tx, flag, "data-dependent-operator", name)
 
     return handler
+
+
+def _holds_no_nan(vt: VariableTracker) -> bool:
+    dtype = vt.proxy.meta.dtype if isinstance(vt, TensorVariable) else torch.float32
+    return not (dtype.is_floating_point or dtype.is_complex)
 
 
 def _have_one_form(tx: Frame, a: VariableTracker, b: VariableTracker) -> bool:

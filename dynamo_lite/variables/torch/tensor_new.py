@@ -78,6 +78,25 @@ def tensor(
     return call(tx, "call_method", "requires_grad_", [result]) if "requires_grad" in given else result
 
 
+@constructor(torch.autograd.Variable)
+def variable(
+    tx: Frame,
+    cls: VariableTracker,
+    data: VariableTracker | None = None,
+    requires_grad: VariableTracker = FALSE,
+    volatile: VariableTracker = FALSE,
+) -> VariableTracker:
+    """The legacy name of a tensor: another one with the same data, without its history."""
+    if not isinstance(data, TensorVariable) or tx.tr.overrides is not None or not _is_default(volatile):
+        return unsupported("type-creation", "torch.autograd.Variable of something else than a tensor")
+    made = tx.tr.graph.call(tx, "call_method", "detach", [data])
+    return (
+        made
+        if _is_default(requires_grad)
+        else tx.tr.graph.call(tx, "call_method", "requires_grad_", [made, requires_grad])
+    )
+
+
 @builtin(torch.asarray)
 def asarray(tx: Frame, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
     """`torch.asarray`: the same as `as_tensor` for arrays and sequences of tensors."""
