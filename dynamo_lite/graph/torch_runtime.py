@@ -223,9 +223,7 @@ def compile_graph(
     boxed = _boxed(graph, gm, function)
     if getattr(function, "__self__", None) is not gm:
         function = _replaced(graph, function, functools.partial(forward_of, gm), is_boxed=False)
-    failure = GraphFailure(
-        gm, record, fullgraph, protect, graph.passes.checks, None if boxed is None else protect(boxed)
-    )
+    failure = GraphFailure(gm, record, fullgraph, protect, graph.passes, None if boxed is None else protect(boxed))
     return protect(function), failure, record
 
 
@@ -274,9 +272,11 @@ def boxed_again(failure: GraphFailure) -> BoxedCallable | None:
 
 def _protector(graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule) -> Wrapper:
     """The wrapper around each function that runs the graph. Raises `Unsupported` where a check of the graph has to be a break."""
-    checks = graph.passes.checks
+    checks, sizes = graph.passes.checks, graph.passes.sizes
     if checks:
         checks.require_undoable(gm, graph.example_inputs(), functools.partial(_wrapped, _wrappers(graph)))
+    if sizes.asserts:
+        sizes.require_undoable(gm, graph.example_inputs(), functools.partial(_wrapped, _wrappers(graph)))
     return functools.partial(_wrapped, _wrappers(graph))
 
 

@@ -65,14 +65,15 @@ class GraphFailure:
         record: GraphRecord,
         fullgraph: bool,
         protect: Callable[[Any], Any],
-        checks: Any,
+        passes: Any,
         boxed: Callable[[list[Any]], Any] | None = None,
     ) -> None:
         self.gm = gm
         self.record = record
         self.fullgraph = fullgraph
         self.protect = protect
-        self.checks = checks
+        self.checks = passes.checks
+        self.sizes = passes.sizes
         self.boxed = boxed
         # (index of a node, whether an input has a history) → what it leaves when it raises
         self.traces: dict[tuple[int, bool], LeftByTrace] = {}
@@ -89,8 +90,10 @@ class GraphFailure:
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
             return self._pass_on(error, node, "called hooks of saved tensors")
         if node is None:
+            self.sizes.failed()
             trace = self._trace(len(self.gm.graph.nodes) - 1, error, args)
             return self._without_backend(call, error, args) if trace is None else self._pass_on(error, None, trace)
+        self.sizes.failed()
         trace = self._trace(node, error, args)
         return self._start_again() if trace is None else self._pass_on(error, node, trace)
 

@@ -7,8 +7,9 @@ Invariant: the machinery of symbols (`shapes.symbols`) is loaded with the first 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism import dynamic_shapes
 from dynamo_lite.exc import LeaveData, Mismatch, NumbersSeen, Refused, Restart
 from dynamo_lite.graph.core.effect import GraphEffect
+from dynamo_lite.graph.core.failure import trace_left
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.meta import meta_of_fake
 from dynamo_lite.graph.core.values import SymValue, TensorValue
@@ -30,18 +32,27 @@ from dynamo_lite.markers import HAS_MARKS
 from dynamo_lite.signals import raise_waiting
 
 if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.graph.core.fake import Propagator
     from dynamo_lite.graph.shapes.symbols import Symbols
     from dynamo_lite.record import Function
 
 
+MAX_FAILURES = 4
+"""A version whose assumptions about numbers from data have failed so many times is compiled anew, with breaks where these are made."""
+
+
 @dataclass(eq=False)
 class SymbolicSizes(GraphEffect):
-    """`known`: the symbols of the trace; None if there are none. `stored`: those of a graph that was read."""
+    """`known`: the symbols of the trace; None if there are none. `stored`: those of a graph that was read. `asserts`: whether the graph
+    asserts something of numbers that data decide although it need not have them; `failures`: how often it has raised."""
 
     known: Symbols | None = None
     stored: StoredSizes | None = None
+    asserts: bool = False
+    failures: int = 0
 
     def needs_symbols(self) -> Symbols:
         """The symbols, made with the first one."""
@@ -79,19 +90,42 @@ class SymbolicSizes(GraphEffect):
         }
         raise Restart(f"a graph with floats that vary cannot be compiled: {error}", fact=NumbersSeen(constants))
 
-    def without_data(self, error: Exception) -> None:
-        """The backend has failed. If the graph knows numbers that only data decide, and need not, have the frame analysed again, with a
-        break where they are made."""
+    @property
+    def needs_no_data(self) -> bool:
+        """Whether the graph has numbers that data decide, and may break where they are made instead."""
         if self.known is None or not self.known.first_ranges or self.builder.tr.breaks_raise:
-            return
-        if None in (config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops):
-            raise Restart(f"a graph with numbers that data decide cannot be compiled: {error}", fact=LeaveData())
+            return False
+        return None in (config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops)
+
+    def without_data(self, why: object) -> None:
+        """If the graph has numbers that data decide, and need not, have the frame analysed again, with a break where they are made."""
+        if self.needs_no_data:
+            raise Restart(f"a graph with numbers that data decide cannot be used: {why}", fact=LeaveData())
+
+    def require_undoable(self, gm: GraphModule, args: list[Any], protect: Callable[[Any], Any]) -> None:
+        """Do that if the graph leaves something behind where it raises: eager execution may not raise there, or another error."""
+        left = trace_left(gm, len(gm.graph.nodes), args, protect)
+        if left.reason is not None:
+            self.without_data(f"it asserts something, and has {left.reason}")
+
+    def failed(self) -> None:
+        """Take note that the graph has raised. If it does so often, the frame is analysed again, with breaks."""
+        self.failures += 1
+        if self.asserts and self.failures == MAX_FAILURES:
+            self.leave()
+
+    def hold(self) -> bool:
+        """The guard of a version that asserts something."""
+        return self.failures < MAX_FAILURES
 
     # -- at the end of the trace
 
     def prepare(self) -> Sequence[Node]:
-        if self.known is not None:
-            self.known.add_runtime_asserts(self.builder)
+        if self.known is not None and self.known.add_runtime_asserts(self.builder) and self.needs_no_data:
+            tr = self.builder.tr
+            self.asserts = True
+            self.leave = partial(tr.region.without_data.add, tr.root.call.fn.__code__)
+            tr.guards.global_state(self.hold, "what this version assumes of numbers from data has held so far")
         return ()
 
     def finish(self, results: list[Node]) -> None:

@@ -34,8 +34,8 @@ _UNBACKED = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 _set_meta = torch._C._NodeBase.meta.__set__
 
 
-def add_runtime_asserts(builder: GraphBuilder, symbols: Symbols) -> None:
-    """Add the nodes."""
+def add_runtime_asserts(builder: GraphBuilder, symbols: Symbols) -> bool:
+    """Add the nodes. Returns whether there are any."""
     known = set(builder.graph.nodes)
     with without_compiler:
         writer = _Writer(builder, symbols)
@@ -44,6 +44,7 @@ def add_runtime_asserts(builder: GraphBuilder, symbols: Symbols) -> None:
     for node in builder.graph.nodes:
         if node not in known and type(node.meta) is not NodeMeta:
             _set_meta(node, NodeMeta(builder.propagator))
+    return len(builder.graph.nodes) > len(known)
 
 
 def _facts(symbols: Symbols, made_at: dict[Any, _Place]) -> list[Any]:

@@ -372,10 +372,9 @@ class Symbols:
                 self.made_by.setdefault(symbol, stack[-1] if stack else None)
         return has_made
 
-    def add_runtime_asserts(self, builder: GraphBuilder) -> None:
-        """Have the graph assert what was assumed about numbers that it makes."""
-        if not self.is_of_inputs():
-            add_runtime_asserts(builder, self)
+    def add_runtime_asserts(self, builder: GraphBuilder) -> bool:
+        """Have the graph assert what was assumed about numbers that it makes. Returns whether there is anything to assert."""
+        return not self.is_of_inputs() and add_runtime_asserts(builder, self)
 
     def add_guards(self) -> None:
         """Give everything that was assumed about the inputs' numbers to the guards. Raises UserError if a promise
