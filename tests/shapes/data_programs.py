@@ -1,8 +1,7 @@
 """Programs with numbers, sizes and containers that depend on the data of tensors.
 
 Each function here makes a program anew: the function to compile and the arguments of its calls, whose data differ (and in each third
-program the sizes). `graphs`: how many are compiled for all calls together under `eager`; more than that are versions or breaks, and
-`note` says why. `aot`, `inductor`: the same under these backends, where they differ.
+program the sizes). `graphs`: how many are compiled for all calls together; more than one are versions or breaks, and `note` says why.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 Program = tuple[Callable[..., Any], list[tuple[Any, ...]]]
@@ -439,7 +439,7 @@ def length_regulator():
     return f, [(floats(2, 3, 4, seed=seed), ints(2, 3, seed=seed)) for seed in SEEDS]
 
 
-@program()
+@program(graphs=3, whole=False, note="_pad_packed_sequence reads its batch sizes while its result is described")
 def packed_sequence():
     def f(x, lengths):
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -449,7 +449,7 @@ def packed_sequence():
     return f, [(floats(3, 6, 4, seed=seed), ints(3, seed=seed)) for seed in SEEDS]
 
 
-@program()
+@program(graphs=5, whole=False, note="the same; and the LSTM of a packed sequence")
 def packed_lstm():
     torch.manual_seed(0)
     lstm = nn.LSTM(4, 3, batch_first=True)
@@ -531,7 +531,11 @@ def experts_by_where_with_gradients():
     return experts_by_where()[0], calls
 
 
-@program()
+@program(
+    graphs=4,
+    whole=False,
+    note="bincount may have more than three counts: the length of the list is Python's; sizes 0 and 1",
+)
 def experts_by_sorting():
     modules = experts(3)
 
@@ -550,7 +554,7 @@ def experts_by_sorting():
 # What Python needs
 
 
-@program(graphs=2, whole=False, note="which side runs is Python's decision")
+@program(graphs=3, whole=False, note="which side runs is Python's decision; the number that comes back varies")
 def branch_on_an_item():
     def f(x):
         y = x * 2
@@ -615,3 +619,41 @@ def raise_on_an_item():
         return x * n
 
     return with_floats(f)
+
+
+@program()
+def equality_as_a_check():
+    def f(x):
+        if not torch.equal(x + x, x * 2):
+            raise ValueError("not equal")
+        return x + 1
+
+    return with_floats(f)
+
+
+@program()
+def equality_returned():
+    return with_floats(lambda x: (x + 1, torch.equal(x, x * 1), torch.allclose(x, x + 1)))
+
+
+@program()
+def legacy_variable():
+    return with_floats(lambda x: torch.autograd.Variable(x) * 2)
+
+
+@program(note="the program says that either answer will do")
+def guard_or_false_of_an_item():
+    def f(x):
+        n = x.max().item()
+        return x - 1 if guard_or_false(n > 100) else x + n
+
+    return with_ints(f)
+
+
+@program(graphs=5, whole=False, note="what is assumed of the number would be asserted behind a change of an input")
+def assumption_behind_a_change():
+    def f(x, n):
+        x.mul_(2)
+        return torch.zeros(n.item()) + torch.ones(2)
+
+    return f, [(floats(3), torch.tensor(n)) for n in (2, 1, 2, 1)]

@@ -171,9 +171,11 @@ BREAKING = [
 
 
 @pytest.mark.parametrize("fn", BREAKING)
-def test_selections_that_are_needed_break_where_they_are_made(fn):
+def test_selections_that_are_needed_break_where_they_are_made(fn, monkeypatch):
     dynamo_lite.reset()
     compiled = dynamo_lite.compile(fn, backend="eager")
+    monkeypatch.setattr(dynamo_lite.config, "capture_dynamic_output_shape_ops", False)
+    monkeypatch.setattr(dynamo_lite.config, "capture_scalar_outputs", False)
     for n in (3, 5, 8):
         x = torch.arange(n * 4.0).reshape(n, 4) - 5
         mine = x.clone()
@@ -184,7 +186,10 @@ def test_selections_that_are_needed_break_where_they_are_made(fn):
 
 
 def test_the_error_names_the_line_of_the_mask():
-    with pytest.raises(Unsupported, match=r"y\[y > 0\]\.sum") as info:
+    with (
+        dynamo_lite.config.patch(capture_dynamic_output_shape_ops=False),
+        pytest.raises(Unsupported, match=r"y\[y > 0\]\.sum") as info,
+    ):
         dynamo_lite.compile(summed, backend="eager", fullgraph=True)(torch.ones(3))
     assert "capture_dynamic_output_shape_ops" in str(info.value)
 
@@ -205,13 +210,14 @@ FROM_DATA = {
 }
 
 
+@pytest.mark.parametrize("allowed", [True, None])
 @pytest.mark.parametrize("name", FROM_DATA)
-def test_numbers_from_data_stay_in_the_graph_when_allowed(name):
+def test_numbers_from_data_stay_in_the_graph_when_allowed(name, allowed):
     fn = FROM_DATA[name]
     inputs = [torch.tensor([1.0, -2.0, 3.0, 2.0]), torch.tensor([4.0, 1.0, 3.0, 5.0])]
     dynamo_lite.reset()
     counter = CompileCounter()
-    with dynamo_lite.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+    with dynamo_lite.config.patch(capture_scalar_outputs=allowed, capture_dynamic_output_shape_ops=allowed):
         compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
         for x in inputs:
             assert not list(differences(fn(x), compiled(x)))
@@ -219,7 +225,7 @@ def test_numbers_from_data_stay_in_the_graph_when_allowed(name):
 
 
 @pytest.mark.parametrize("name", FROM_DATA)
-def test_else_they_break_at_that_operation_only(name):
+def test_switched_off_they_break_at_that_operation_only(name):
     def around(x):
         y = torch.relu(x) + 1
         result = fn(y)
@@ -230,7 +236,8 @@ def test_else_they_break_at_that_operation_only(name):
     counter = CompileCounter()
     compiled = dynamo_lite.compile(around, backend=counter)
     x = torch.tensor([1.0, -2.0, 3.0, 2.0])
-    assert not list(differences(around(x), compiled(x)))
+    with dynamo_lite.config.patch(capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False):
+        assert not list(differences(around(x), compiled(x)))
     assert len({(b.user_frame.function, b.user_frame.lineno) for b in log.breaks()}) == 1
     assert counter.frame_count == 2
 

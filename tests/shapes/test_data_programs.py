@@ -1,0 +1,156 @@
+"""Programs with numbers and sizes that depend on data: results, gradients, graphs and breaks."""
+
+import json
+import pathlib
+
+import pytest
+import torch
+from torch.utils._pytree import tree_leaves
+
+import dynamo_lite
+from dynamo_lite.exc import Unsupported
+from dynamo_lite.record import STATS, log
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, differences
+
+from .data_programs import TABLE
+
+STORED = pathlib.Path(__file__).parent / "data_torch_counts.json"
+"""Graphs that torch.compile comes to, with its default settings and backend "eager": `python -m tests.shapes.data_torch_counts`."""
+
+COMPILED = [*list(TABLE)[::4], "experts_by_masks", "boolean_mask_with_gradients"]
+"""What tests give to Inductor."""
+
+
+def outcome(fn, args):
+    """The result, and the gradients of the leaves among the arguments."""
+    result = fn(*args)
+    leaves = [a for a in args if a.requires_grad]
+    outputs = [t.sum() for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    return result, torch.autograd.grad(sum(outputs), leaves) if leaves else ()
+
+
+def run(name, backend, **settings):
+    """Compare all calls with eager execution; the compiled graphs, and the breaks."""
+    dynamo_lite.reset()
+    counter = CompileCounterWithBackend(backend)
+    expected = [outcome(fn, args) for fn, calls in [TABLE[name].make()] for args in calls]
+    fn, calls = TABLE[name].make()
+    compiled = dynamo_lite.compile(fn, backend=counter, **settings)
+    for args, result in zip(calls, expected, strict=True):
+        assert not list(differences(result, outcome(compiled, args), tol=1e-5))
+    return counter.frame_count, log.breaks()
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_graphs(name):
+    row = TABLE[name]
+    graphs, breaks = run(name, "eager")
+    assert (graphs, not breaks) == (row.graphs, row.whole)
+
+
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.whole])
+def test_whole_graphs_under_aot(name):
+    graphs, breaks = run(name, "aot_eager", fullgraph=True)
+    assert graphs == TABLE[name].graphs and not breaks
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_inductor(name):
+    run(name, "inductor")
+
+
+def test_no_more_graphs_than_torch_compile():
+    theirs = json.loads(STORED.read_text())["graphs"]
+    assert theirs.keys() == TABLE.keys()
+    more = {name for name, row in TABLE.items() if theirs[name] and row.graphs > theirs[name]}
+    assert more == set()
+    assert sum(row.whole for row in TABLE.values()) >= len(TABLE) * 7 // 8
+
+
+# -- the settings
+
+
+def scaled(x):
+    return torch.relu(x) * x.max().item()
+
+
+@pytest.mark.parametrize("setting, graphs", [(None, 1), (True, 1), (False, 2)])
+def test_the_three_values(setting, graphs):
+    dynamo_lite.reset()
+    counter = CompileCounter()
+    with dynamo_lite.config.patch(capture_scalar_outputs=setting):
+        compiled = dynamo_lite.compile(scaled, backend=counter)
+        assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
+    assert counter.frame_count == graphs
+
+
+def test_a_backend_that_takes_no_numbers_from_data_gets_graphs_without_them():
+    graphs = []
+
+    def picky(gm, example_inputs):
+        if any(
+            isinstance(n.meta.get("example_value"), torch.SymFloat) for n in gm.graph.nodes if n.op != "placeholder"
+        ):
+            raise RuntimeError("no numbers")
+        graphs.append(gm)
+        return gm.forward
+
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(scaled, backend=picky)
+    assert torch.equal(compiled(torch.ones(3)), torch.ones(3))
+    assert len(graphs) == 2 and [b.slug for b in log.breaks()] == ["data-dependent-operator"]
+
+
+def test_the_error_names_both_lines_and_the_ways_out():
+    def fn(x):
+        n = x.max().item()
+        return [x + i for i in range(n)]
+
+    with pytest.raises(Unsupported) as info:
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.tensor([3]))
+    text = str(info.value)
+    assert "n = x.max().item()" in text and "for i in range(n)" in text
+    assert all(way in text for way in ("torch._check", "torch.where", "out of the compiled function"))
+
+
+def test_assumptions_that_fail_often_become_breaks():
+    def fn(n):
+        return torch.zeros(n.item()) + torch.ones(2)
+
+    dynamo_lite.reset()
+    counter, before = CompileCounter(), STATS.started_again
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    for n in (2, 1, 1, 1, 1, 1, 2, 1):
+        assert torch.equal(compiled(torch.tensor(n)), torch.ones(2))
+    assert STATS.started_again == before + 4 and counter.frame_count == 3
+
+
+def test_a_branch_of_which_one_side_raises_is_a_check():
+    def fn(x):
+        n = x.max().item()
+        if n > 5:
+            raise ValueError(f"{n} is too large")
+        return x * n
+
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(torch.tensor([2, 3])), torch.tensor([6, 9]))
+    with pytest.raises(ValueError, match="7 is too large"):
+        compiled(torch.tensor([7]))
+
+
+def test_a_regular_expression_on_an_instance_of_a_class_that_inherits_from_str():
+    import re
+
+    class Text(str):
+        pass
+
+    text = Text("v12")
+
+    def fn(x):
+        match = re.match(r"v(\d+)", text)
+        return x + int(match.group(1)), match.string is text
+
+    run_again = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    result, same = run_again(torch.zeros(1))
+    assert result.item() == 12 and same
