@@ -494,7 +494,7 @@ def test_an_item_that_is_kept():
         y = x + 1
         return y, is_bad
 
-    same_as_eager(f, lambda x: [x], graphs=2)
+    same_as_eager(f, lambda x: [x])
 
 
 def test_checks_for_compilers():

@@ -174,7 +174,7 @@ class TorchFunctionVariable(DescriptorVariable):
         except Overridden:
             return self.tp_call(tx, args, kwargs)
         except Unsupported as error:
-            if error.slug == "data-dependent-operator" and isinstance(fn, types.FunctionType):
+            if error.slug in ("data-dependent-operator", "data-dependent-size") and isinstance(fn, types.FunctionType):
                 # Perhaps it only checks its arguments.
                 return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
             if error.slug != "graph-argument-type":
