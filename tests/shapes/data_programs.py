@@ -6,6 +6,7 @@ program the sizes). `graphs`: how many are compiled for all calls together; more
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 from torch.fx.experimental.symbolic_shapes import guard_or_false
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+from torch.utils._pytree import tree_leaves
 
 Program = tuple[Callable[..., Any], list[tuple[Any, ...]]]
 
@@ -27,6 +29,17 @@ class Row(NamedTuple):
 
 
 TABLE: dict[str, Row] = {}
+
+STORED = pathlib.Path(__file__).parent / "data_torch_counts.json"
+"""Graphs that torch.compile comes to, with its default settings and backend "eager": `python -m tests.shapes.data_torch_counts`."""
+
+
+def outcome(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The result, and the gradients of the leaves among the arguments."""
+    result = fn(*args)
+    leaves = [a for a in args if a.requires_grad]
+    outputs = [t.sum() for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    return result, torch.autograd.grad(sum(outputs), leaves) if leaves else ()
 
 
 def program(graphs: int = 1, whole: bool = True, note: str = "") -> Callable[[Callable[[], Program]], Any]:

@@ -7,8 +7,7 @@ import logging
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from .data_programs import TABLE
-from .test_data_programs import STORED, outcome
+from .data_programs import STORED, TABLE, outcome
 
 
 def main() -> None:

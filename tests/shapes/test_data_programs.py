@@ -1,32 +1,19 @@
 """Programs with numbers and sizes that depend on data: results, gradients, graphs and breaks."""
 
 import json
-import pathlib
 
 import pytest
 import torch
-from torch.utils._pytree import tree_leaves
 
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.record import STATS, log
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, differences
 
-from .data_programs import TABLE
-
-STORED = pathlib.Path(__file__).parent / "data_torch_counts.json"
-"""Graphs that torch.compile comes to, with its default settings and backend "eager": `python -m tests.shapes.data_torch_counts`."""
+from .data_programs import STORED, TABLE, outcome
 
 COMPILED = [*list(TABLE)[::4], "experts_by_masks", "boolean_mask_with_gradients"]
 """What tests give to Inductor."""
-
-
-def outcome(fn, args):
-    """The result, and the gradients of the leaves among the arguments."""
-    result = fn(*args)
-    leaves = [a for a in args if a.requires_grad]
-    outputs = [t.sum() for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
-    return result, torch.autograd.grad(sum(outputs), leaves) if leaves else ()
 
 
 def run(name, backend, **settings):
