@@ -101,20 +101,19 @@ BREAKS: dict[str, BreakKind] = {
         2,
         "data-dependent operator",
         "the operator turns tensor data into a Python value (.item(), .tolist(), int(t) …)",
-        "keep the value as a tensor; config.capture_scalar_outputs = True has the graph hold it in any case",
+        "keep the value as a tensor, or set config.capture_scalar_outputs = True",
     ),
     "dynamic-shape-operator": BreakKind(
         3,
         "operator with a data-dependent output shape",
         "the size of the result depends on tensor data (nonzero, unique, boolean masks …)",
-        "use torch.where or a fixed-size form; config.capture_dynamic_output_shape_ops = True has the graph hold it in any case",
+        "use torch.where or a fixed-size form, or set config.capture_dynamic_output_shape_ops = True",
     ),
     "data-dependent-size": BreakKind(
         4,
         "number or size that depends on tensor data used as a Python value",
         "a branch, a loop, a Python container or an operator needs the number itself",
-        "state what is true of it with torch._check, compute with tensors instead (torch.where, torch.cond, a mask), or move the line that "
-        "makes it out of the compiled function",
+        "say what is true of it (torch._check), compute with tensors (torch.where, torch.cond), or make it outside",
     ),
     "data-dependent-assert": BreakKind(
         5,

@@ -26,7 +26,6 @@ from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.graph.core.varying_floats import FloatValue, present
 from dynamo_lite.graph.shapes.sizes import UNBOUNDED
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.flow import side_that_goes_on
 from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin import number  # the slots of constants come first
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
@@ -36,7 +35,7 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVar
 from dynamo_lite.variables.protocol.deferred_str import number_text
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
 
-from .data_checks import checked_truth
+from .data_checks import checked_truth, expected_truth
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -96,7 +95,7 @@ class SymNodeVariable(VariableTracker):
     def nb_bool(self, tx: Frame) -> VariableTracker:
         if isinstance(self.proxy, FloatValue):
             return boolean(self.proxy.decide(bool, self.proxy))
-        if is_unbacked(self.proxy.sym) and side_that_goes_on(tx.lifted, tx.cur) is not None:
+        if is_unbacked(self.proxy.sym) and expected_truth(tx) is not None:
             number = self if self.python_type() is bool else self.tp_richcompare(tx, ConstantVariable(0), "!=")
             truth = tx.tr.graph.call(
                 tx, "call_function", torch.scalar_tensor, [number], {"dtype": ConstantVariable(torch.bool)}
