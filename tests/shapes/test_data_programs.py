@@ -141,3 +141,18 @@ def test_a_regular_expression_on_an_instance_of_a_class_that_inherits_from_str()
     run_again = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
     result, same = run_again(torch.zeros(1))
     assert result.item() == 12 and same
+
+
+def test_one_setting_on_and_the_other_automatic():
+    """The graph asserts something behind a change: that is what was asked for."""
+
+    def fn(x, n):
+        x.mul_(2)
+        return torch.zeros(n.item()) + torch.ones(2)
+
+    dynamo_lite.reset()
+    counter = CompileCounter()
+    with dynamo_lite.config.patch(capture_scalar_outputs=True):
+        compiled = dynamo_lite.compile(fn, backend=counter)
+        assert torch.equal(compiled(torch.ones(1), torch.tensor(2)), torch.ones(2))
+    assert counter.frame_count == 1

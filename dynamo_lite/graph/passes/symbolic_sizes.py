@@ -93,7 +93,9 @@ class SymbolicSizes(GraphEffect):
     @property
     def needs_no_data(self) -> bool:
         """Whether the graph has numbers that data decide, and may break where they are made instead."""
-        if self.known is None or not self.known.first_ranges or self.builder.tr.breaks_raise:
+        if self.known is None or not self.known.first_ranges:
+            return False
+        if self.builder.tr.breaks_raise or self.builder.tr.facts.leaves_data:
             return False
         return None in (config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops)
 
