@@ -20,49 +20,50 @@ class Replay:
     """What is still to be stored.
 
     Attributes:
-        fills: new objects that are still bare.
+        fills: new objects that are still bare; `late`: those of them that call methods of the program when they are filled.
         updated: ids of the trackers of changed objects whose changes are applied.
     """
 
     def __init__(self) -> None:
         self.fills: list[VariableTracker] = []
+        self.late: list[VariableTracker] = []
         self.updated: set[int] = set()
 
     def fill(self, cg: Codegen) -> None:
         """Fill the new mutable objects; filling may build more."""
-        late: list[VariableTracker] = []
-        while self.fills or late:
-            if not self.fills:
-                _fill(cg, late.pop(0))
-                continue
+        while self.fills:
             vt = self.fills.pop()
             if not vt.hashes_program_objects():
                 _fill(cg, vt)
                 continue
-            # Storing calls methods of the program, which look at what it stores: that has to be complete.
-            late.append(vt)
+            self.late.append(vt)
             for child in vt.children():
                 cg.hold(child)
 
     def fill_now(self, cg: Codegen, vt: VariableTracker) -> None:
         """Fill one object before the others, if it is still bare."""
-        for i, other in enumerate(self.fills):
-            if other is vt:
-                del self.fills[i]
-                _fill(cg, vt)
-                break
+        for waiting in (self.fills, self.late):
+            for i, other in enumerate(waiting):
+                if other is vt:
+                    del waiting[i]
+                    _fill(cg, vt)
+                    return
 
     def emit(self, cg: Codegen) -> None:
-        """Fill what is new and apply the changes of objects that existed before, in the order of their first change."""
+        """Fill what is new and apply the changes of objects that existed before, in the order of their first change. Where methods of the
+        program are called, which may look at anything, the rest is complete."""
         self.fill(cg)
         mutations = cg.tr.effects.mutations
         for vt in mutations:
             for child in vt.children():
                 cg.hold(child)
         self.fill(cg)
-        for vt in mutations:
+        for vt in sorted(mutations, key=lambda vt: vt.hashes_program_objects()):
             self.update(cg, vt)
         self.fill(cg)
+        while self.late:
+            _fill(cg, self.late.pop(0))
+            self.fill(cg)
 
     def update(self, cg: Codegen, vt: VariableTracker) -> None:
         """Apply the changes of one object, if that has not been done yet. Iterators from outside come before all others: they have taken

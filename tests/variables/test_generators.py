@@ -6,7 +6,7 @@ import pytest
 
 from dynamo_lite.config import config
 from dynamo_lite.record import log
-from tests.helpers.capturing import captured, same, wrapped
+from tests.helpers.capturing import captured, same, stop, wrapped
 from tests.helpers.program_texts import agrees
 
 
@@ -121,6 +121,19 @@ class TestGenerators:
             return g.__name__, g.__qualname__, g.gi_code is generator.__code__, g.gi_running
 
         same(program, breaks=["generator-escapes", "mutation-of-unknown-object"])
+
+    def test_names_that_a_function_had_when_it_was_called(self):
+        def program():
+            def function():
+                yield 1
+
+            first = function()
+            function.__name__, function.__qualname__ = "name", "qualname"
+            second = function()
+            stop()
+            return [(g.__name__, g.__qualname__) for g in (first, second)]
+
+        same(program)
 
     def test_iterator_of_a_class_that_stops_with_a_value(self):
         class Numbers:

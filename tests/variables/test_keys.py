@@ -363,3 +363,43 @@ def test_a_key_keeps_the_hash_that_it_was_stored_with():
 
     for table in (dict, collections.defaultdict):
         assert captured(program)(table()) == program(table()) == ([1], [1])
+
+
+def test_comparisons_of_stored_keys_see_what_has_changed_before():
+    """They are called where stores are replayed, behind all other changes."""
+
+    def make():
+        class Same:
+            def __hash__(self):
+                return 5
+
+            def __eq__(self, other):
+                return state["equal"] if ready else 1 / 0
+
+        ready, state = True, {"equal": False}
+        table = {Same(): 1}
+        table[Same()] = 2
+        stop()
+        state["equal"] = True
+        return len(table), table.get(Same())
+
+    assert captured(make)() == make() == (2, 1)
+
+
+def test_keys_that_have_become_equal():
+    state = {"equal": False}
+
+    class Same:
+        def __hash__(self):
+            return 5
+
+        def __eq__(self, other):
+            return state["equal"]
+
+    def program(table, elements):
+        return table.get(Same()), len(table), len(list(table)), len(elements), Same() in elements
+
+    table, elements = {Same(): 1, Same(): 2}, {Same(), Same()}
+    for equal in (True, False, True):
+        state["equal"] = equal
+        assert captured(program)(table, elements) == program(table, elements)

@@ -188,3 +188,16 @@ def test_reduce_iterates_as_the_class_does(base):
             return str(error)
 
     same(program, whole=base is not collections.deque)
+
+
+class Noted:
+    __slotnames__ = ["spam"]  # where copyreg notes the names of slots
+
+    def __getattr__(self, name):
+        if name != "spam":
+            raise AttributeError(name)
+        return 42
+
+
+def test_names_of_slots_that_are_no_slots():
+    same(lambda o: o.__reduce_ex__(2)[2:], Noted())

@@ -130,6 +130,8 @@ class DictVariable(NativeVariable):
                 if runs_program(key):  # found by its place: nobody but the program may look it up
                     node = (tr.source(source, ir.CALL, values_of), ir.INDEX, i)
             items[key] = tr.wrap(real, tr.source(*node)) if value is None else value
+        if len(items) != len(pairs):
+            unsupported("unhashable-key", "a table with keys that have become equal")
         self.original = dict(items)
         for key, (deleted, value) in self.pending.items():
             if numbers:
@@ -438,7 +440,7 @@ class DictVariable(NativeVariable):
             emit_bare(cg, dict, self.cls)
 
     def hashes_program_objects(self) -> bool:
-        return any(map(runs_program, self.items))
+        return any(map(runs_program, self.__dict__.get("items", ())))
 
     def emit_fill(self, cg: Codegen) -> None:
         self.emit_stores(cg, self.items.items())

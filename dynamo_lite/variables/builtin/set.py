@@ -108,7 +108,9 @@ class SetVariable(NativeVariable):
                 for i, element in enumerate(elements)
             ]
             items = base(keys)
-            if len(items) == len(keys) and any(map(operator.is_not, items, keys)):
+            if len(items) != len(keys):
+                unsupported("unhashable-key", "a table with keys that have become equal")
+            if any(map(operator.is_not, items, keys)):
                 self.loaded = keys
         self.original = frozenset(items)
         return items
@@ -226,7 +228,7 @@ class SetVariable(NativeVariable):
             emit_bare(cg, set, self.cls)
 
     def hashes_program_objects(self) -> bool:
-        return any(map(runs_program, self.items))
+        return any(map(runs_program, self.__dict__.get("items", ())))
 
     def emit_fill(self, cg: Codegen) -> None:
         if self.items:

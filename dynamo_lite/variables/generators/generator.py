@@ -240,7 +240,7 @@ class GeneratorVariable(PlainObject):
 
     def emit_new(self, cg: Codegen) -> None:
         """Call the function again; a generator that has started is made to continue where it is."""
-        if self.running:
+        if self.running or {"__name__", "__qualname__"} & self.function.made.keys():  # which it got when it was made
             unsupported("generator-escapes", self.describe())
         if self.started and self.frame is not None:
             cg.load_suspended(self.frame)

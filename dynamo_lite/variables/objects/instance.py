@@ -439,14 +439,13 @@ def object_str(tx: Frame, self: VariableTracker) -> VariableTracker:
 
 def _slot_names(tx: Frame, cls: type) -> list[str]:
     """What `copyreg._slotnames` finds, without the note that it leaves in the class."""
-    known = cls.__dict__.get("__slotnames__")
-    if known is not None:
-        return list(known) if type(known) is list else unsupported("class-definition", "__slotnames__")
     names = []
     for base in mro_of(cls):
         for name, member in dict_of(base).items():
             if type(member) is types.MemberDescriptorType and member.__objclass__ is base and is_heap_type(base):
                 names.append(name)
+    if dict_of(cls).get("__slotnames__", names) != names:
+        unsupported("class-definition", "__slotnames__")
     return names
 
 
