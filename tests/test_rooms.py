@@ -11,13 +11,13 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_170,
+    ".": 4_200,
     "backends": 3_600,
     "backends/regions": 650,
     "dynamism": 1_000,
     "frontend": 4_050,
     "graph": 2_200,
-    "graph/core": 5_650,
+    "graph/core": 5_700,
     "graph/inputs": 750,
     "graph/logs": 600,
     "graph/passes": 2_360,

@@ -92,7 +92,7 @@ class Analysis:
         self.record = call.record
         self.log = call.log
         self.untold: Sequence[BreakRecord] = ()  # at which the version ends that is being made
-        self.facts = Facts(leaves_data=call.fn.__code__ in region.without_data)
+        self.facts = Facts(leaves_data=call.fn.__code__ in region.strikes.without_data)
         self.artifacts: kept.Artifacts | None = None
 
     def entry(self) -> _eval_frame.Entry:
@@ -127,7 +127,7 @@ class Analysis:
         self.log.restarts(str(restart))
         fact = restart.fact
         if isinstance(fact, LeaveData):
-            self.region.without_data.add(self.fn.__code__)
+            self.region.strikes.without_data.add(self.fn.__code__)
         if isinstance(fact, NumbersSeen):
             tr.dynamic_hints.update(fact.hints)
         elif fact is not None:

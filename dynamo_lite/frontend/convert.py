@@ -104,7 +104,6 @@ class Region(_eval_frame.Region):
         self.inner_breaks = InnerBreaks()
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
         self.analyses: dict[int, tuple[int, int]] = {}  # id of a cache → number of the frame, of its analyses so far
-        self.without_data: set[CodeType] = set()  # codes whose graphs are made without numbers that data decide
         self.callback = self.on_miss
 
     def exchange_versions(self, before: object, now: object) -> None:

@@ -40,10 +40,11 @@ a frame. A break counts for the innermost function, and for all that a loop lead
 
 
 class Strikes:
-    """What has happened to whom, and how often."""
+    """What has happened to whom, and how often. `without_data`: codes whose graphs are made without numbers that data decide."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, object]] = Counter()
+        self.without_data: set[CodeType] = set()
 
     def is_last(self, what: str, whom: object) -> bool:
         """Note that something has happened to a function; whether it is not looked at again."""
@@ -53,6 +54,7 @@ class Strikes:
     def clear(self) -> None:
         """Forget everything."""
         self._counts.clear()
+        self.without_data.clear()
 
 
 class InnerBreaks:

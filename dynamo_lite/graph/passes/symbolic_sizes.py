@@ -126,7 +126,7 @@ class SymbolicSizes(GraphEffect):
         if self.known is not None and self.known.add_runtime_asserts(self.builder) and self.needs_no_data:
             tr = self.builder.tr
             self.asserts = True
-            self.leave = partial(tr.region.without_data.add, tr.root.call.fn.__code__)
+            self.leave = partial(tr.region.strikes.without_data.add, tr.root.call.fn.__code__)
             tr.guards.global_state(self.hold, "what this version assumes of numbers from data has held so far")
         return ()
 
