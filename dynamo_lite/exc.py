@@ -614,6 +614,12 @@ class Unsupported(OfKind, TorchDynamoException):
         self.break_step, self.user_stack = step, user_stack
         return self
 
+    def made_at(self, origin: UserFrame | None) -> Unsupported:
+        """The same break, about a value that this line made. (A variable for it in a function that raises it would be a cycle, which keeps
+        the arguments of the program's call until the next garbage collection.)"""
+        self.origin = origin
+        return self
+
     @property
     def gb_type(self) -> str:
         """The kind of break as text; named as in `torch._dynamo.exc`."""
@@ -632,9 +638,7 @@ def unsupported(
     slug: str, context: str = "", cause: BaseException | None = None, origin: UserFrame | None = None
 ) -> NoReturn:
     """Raise `Unsupported(slug, context)`, chained to `cause` when there is one. `origin`: the line that made the value in question."""
-    error = Unsupported(slug, context, cause)
-    error.origin = origin
-    raise error from cause
+    raise Unsupported(slug, context, cause).made_at(origin) from cause
 
 
 def format_break(slug: str, context: str = "", user_stack: UserStack = (), origin: UserFrame | None = None) -> str:

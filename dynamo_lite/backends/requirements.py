@@ -6,6 +6,7 @@ Input: a `Requirements`, kept as the attribute `requirements` of a backend. Outp
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -32,7 +33,7 @@ class Requirements:
 
     def missing(self, devices: Iterable[str] = ()) -> str | None:
         """Why the backend can't run in this installation, on these devices, or None."""
-        absent = [name for name in self.modules if find_spec(name) is None]
+        absent = [name for name in self.modules if name not in sys.modules and find_spec(name) is None]
         if absent:
             return f"{' and '.join(absent)} not installed"
         if self.devices == {"cuda"} and not _has_cuda():

@@ -198,7 +198,7 @@ def compile_graph(
         origins=_origins(gm),
     )
     gm.meta[GRAPH_RECORD] = record
-    log.graph(gm, record)
+    log.graph(gm, record, len(graph.example_inputs()))
     sources = torch.fx.graph_module._loader.eval_cache
     known = len(sources)
     started = time.perf_counter()

@@ -119,10 +119,10 @@ compiled_f.number = 3
 
 
 def test_a_compiled_function_inside_is_itself():
-    def look(x):
-        class Holder:
-            method = compiled_f
+    class Holder:
+        method = compiled_f
 
+    def look(x):
         return (
             *(compiled_f, compiled_f is f, type(compiled_f).__name__, {compiled_f: 1}[compiled_f]),
             *(

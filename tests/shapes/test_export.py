@@ -2,7 +2,6 @@
 
 import linecache
 import logging
-import threading
 
 import pytest
 import torch
@@ -208,8 +207,6 @@ def test_attributes_that_later_calls_read_are_not():
 class Hooked(torch.nn.Module):
     """Which sets itself up in the first call, as models of transformers do."""
 
-    lock = threading.Lock()
-
     def __init__(self, again=False, shared=None):
         super().__init__()
         self.linear = torch.nn.Linear(4, 4)
@@ -219,12 +216,10 @@ class Hooked(torch.nn.Module):
 
     def forward(self, x):
         if not self.ready:
-            with Hooked.lock:
-                if not self.ready:
-                    self.linear.register_forward_hook(lambda module, args, result: result * 2)
-                    self.ready = not self.again
-                    if self.shared is not None:
-                        self.shared.ready = True
+            self.linear.register_forward_hook(lambda module, args, result: result * 2)
+            self.ready = not self.again
+            if self.shared is not None:
+                self.shared.ready = True
         return self.linear(x)
 
 

@@ -223,7 +223,7 @@ def test_breaks(fn, slug):
 def test_text_of_data_that_nobody_needs():
     def fn(a):
         total = a.sum()
-        unused = f"{total:.2f} of {a!r}, {[a]}", "%s" % a, "{}".format(total)  # noqa: UP031, UP032
+        unused = f"{total:.2f} of {a!r}, {[a]}", str(a)
         if a.shape[0] == 7:
             raise ValueError(f"not {total}")
         try:
@@ -232,6 +232,12 @@ def test_text_of_data_that_nobody_needs():
             return a + len(unused)
 
     check(fn, x())
+
+
+@pytest.mark.parametrize("text", [lambda a: "%s" % a, lambda a: "{}".format(a.sum())])  # noqa: UP031, UP032
+def test_formats_of_data_break(text):
+    run = check(lambda a: (a * 2, text(a), a + 1), x(), graphs=2)
+    assert [b.slug for b in run.breaks] == ["call-c-function"]
 
 
 def test_text_of_data_is_that_of_the_moment():

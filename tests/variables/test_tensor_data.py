@@ -144,9 +144,9 @@ def attributes(p, q, x):
     return (p * q).sum() * p.tag, known
 
 
-def by_descriptor(p, q, x):
+def by_name(p, q, x):
     setattr(p, "data", p.data * 2)
-    torch.Tensor.data.__set__(q, q.data + 1)
+    setattr(q, "data", q.data + 1)
     return (p * q).sum()
 
 
@@ -179,7 +179,7 @@ def read(p, q, x):
 
 WHOLE = [
     decay, of_plain, of_an_input, swap, returned, data_returned, several, used_before, view_before, alias_before, changed_after,
-    parameter_changed_after, shared, itself, subtracted, of_a_result, without_gradients, step, two_steps, attributes, by_descriptor,
+    parameter_changed_after, shared, itself, subtracted, of_a_result, without_gradients, step, two_steps, attributes, by_name,
     copied, written, clamped, foreach, read,
 ]  # fmt: skip
 

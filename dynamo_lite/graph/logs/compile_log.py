@@ -10,8 +10,8 @@ from __future__ import annotations
 import linecache
 import logging
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
+from time import time
 from types import CodeType
 from typing import Any
 
@@ -89,7 +89,7 @@ class CompileLog:
         self.context = CompileContext(CompileId(frame_id=ids[0], frame_compile_id=ids[1]))
         self.restart_reasons: list[str] = []
         self.inputs = 0  # of all graphs
-        self.started = time.time()
+        self.started = time()
         record.compile_id = str(self.context.compile_id)
 
     def __enter__(self) -> CompileLog:
@@ -153,10 +153,10 @@ class CompileLog:
             _advise(record)
             _artifact("dynamo_graph_break_reason", "string", lambda record=record: break_text(record, True))
 
-    def graph(self, gm: torch.fx.GraphModule, record: GraphRecord) -> None:
-        """A graph is complete, and the backend gets it next."""
+    def graph(self, gm: torch.fx.GraphModule, record: GraphRecord, inputs: int) -> None:
+        """A graph with so many inputs is complete, and the backend gets it next. Nodes of a stored graph are made if a log is on."""
         name = f"__compiled_fn_{record.id}"
-        self.inputs += len(gm.graph.find_nodes(op="placeholder"))
+        self.inputs += inputs
         detail = {"include_stride": True, "include_device": True}
         _table.debug("%s", LazyString(lambda: f"TRACED GRAPH\n ===== {name} =====\n {as_table(gm)}\n"))
         if _is_on(_calls):
@@ -278,8 +278,12 @@ def _is_on(logger: logging.Logger) -> bool:
 
 
 def _is_traced() -> bool:
-    """Whether somebody reads the structured trace. pytest adds its handlers to each logger that does not propagate."""
-    return any(type(handler).__module__ != "_pytest.logging" for handler in trace_log.handlers)
+    """Whether somebody reads the structured trace. torch's own handler writes nothing without a folder, and takes itself away at its first
+    record; pytest adds its handlers to each logger that does not propagate."""
+    return any(
+        type(handler).__module__ != "_pytest.logging" and getattr(handler, "root_dir", "") is not None
+        for handler in trace_log.handlers
+    )
 
 
 def _trace(name: str, metadata: Callable[[], Any] = dict, **options: Any) -> None:

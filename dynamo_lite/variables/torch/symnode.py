@@ -240,7 +240,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return with_present_numbers(tx, function, trackers)
     if _is_huge(result):
         return of_floats(tx, function, tuple(operands))
-    if type(result) is torch.SymInt and result.node.has_hint() and not -UNBOUNDED < result.node.hint < UNBOUNDED:
+    hint = result.node.hint if type(result) is torch.SymInt and result.node.has_hint() else None
+    if type(hint) is int and not -UNBOUNDED < hint < UNBOUNDED:
         return with_present_numbers(tx, function, trackers)  # the algebra has infinities there
     return from_number(result, ("call", function, tuple(operands)))
 
