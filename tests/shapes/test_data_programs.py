@@ -9,8 +9,11 @@ import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.record import STATS, log
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, differences
+from tests.helpers.data_dependence import captures_data  # noqa: F401
 
 from .data_programs import STORED, TABLE, outcome
+
+pytestmark = pytest.mark.usefixtures("captures_data")
 
 COMPILED = [*list(TABLE)[::4], "experts_by_masks", "boolean_mask_with_gradients"]
 """What tests give to Inductor."""
