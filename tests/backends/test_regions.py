@@ -268,4 +268,4 @@ def test_inductor(train):
             expected, found = outcome(twin, twin, args, train), outcome(model, compiled, args, train)
             torch.testing.assert_close(found, expected)
     (record,) = [graph for function in dynamo_lite.record.log.snapshot() for graph in function.graphs]
-    assert record.notes["regions"] == ["22 operators ×3"]
+    assert record.notes["regions"] == ["16 operators ×3"]
