@@ -889,7 +889,9 @@ def test_the_caller_that_catches_the_error_of_a_graph_has_its_objects():
 def test_the_peak_of_memory_is_that_of_eager_execution():
     """A chain of activations and a list of gradients as arguments, each of 16 MB, in a process of its own."""
     code = """
-import torch, dynamo_lite
+import ctypes, torch, dynamo_lite
+
+ctypes.CDLL(None).mallopt(-3, 1_000_000)  # M_MMAP_THRESHOLD: what is freed goes back to the system at once
 
 def chain(x):
     for i in range(6):
