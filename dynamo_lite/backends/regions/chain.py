@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.backends.aot import BOXED, BoxedCallable
+from dynamo_lite.backends.aot import BOXED, boxed
 from dynamo_lite.config import config
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD
 
@@ -105,7 +105,7 @@ class Segmented:
 
     def runner(self) -> Callable[..., Any]:
         """The callable on the flat inputs of the graph."""
-        calls = [BOXED.get(part) or _one_by_one(part) for part in self.parts]
+        calls = [BOXED.get(part) or boxed(part) for part in self.parts]
         steps = [(calls[part], reads, dead) for part, reads, dead in self.steps]
         results = self.results
 
@@ -135,7 +135,3 @@ class Segmented:
 
 SEGMENTED: weakref.WeakKeyDictionary[Callable[..., Any], Segmented] = weakref.WeakKeyDictionary()
 """The callable of a graph that was compiled in segments → these."""
-
-
-def _one_by_one(compiled: Callable[..., Any]) -> BoxedCallable:
-    return lambda inputs: compiled(*inputs)
