@@ -200,6 +200,29 @@ module_store_hashed(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* The beginning of the objects of `Modules/_collectionsmodule.c`, which no header has; unchanged since 3.5. */
+typedef struct {
+    PyObject_VAR_HEAD
+    void *leftblock, *rightblock;
+    Py_ssize_t leftindex, rightindex;
+    size_t state;
+} DequeHead;
+
+typedef struct {
+    PyObject_HEAD
+    void *b;
+    Py_ssize_t index;
+    DequeHead *deque;
+    size_t state;
+} DequeIteratorHead;
+
+static PyObject *
+module_deque_has_changed(PyObject *Py_UNUSED(module), PyObject *iterator)
+{
+    const DequeIteratorHead *it = (DequeIteratorHead *)iterator;
+    return PyBool_FromLong(it->deque->state != it->state);
+}
+
 static PyObject *
 module_program_recursion_limit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
@@ -260,6 +283,8 @@ static PyMethodDef module_methods[] = {
      "program_collects() -> bool\n\nDoes the program collect garbage? During an analysis nobody does."},
     {"store_hashed", module_store_hashed, METH_VARARGS,
      "store_hashed(dict, key, hash, value)\n\ndict[key] = value, without a call of hash(key)."},
+    {"deque_has_changed", module_deque_has_changed, METH_O,
+     "deque_has_changed(iterator) -> bool\n\nWhether the deque of a deque's iterator has changed since: next(iterator) raises RuntimeError."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,
      "program_recursion_limit() -> int\n\nWhat sys.getrecursionlimit() is for the program; an analysis has a higher one."},
     {"replace_signal_handler", module_replace_signal_handler, METH_VARARGS,

@@ -97,6 +97,8 @@ class Config(AcceptedKeys):
     capture_checks: bool = (
         True  # a branch of which one side only raises is followed on the other, and tested after the graph
     )
+    # Both sides of a branch on data become part of the graph: never, always, or None, automatic: under fullgraph
+    capture_branches: bool | str | None = None
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
     max_inline_depth: int = 200  # nested calls that are followed before a break

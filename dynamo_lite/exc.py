@@ -95,7 +95,7 @@ BREAKS: dict[str, BreakKind] = {
         1,
         "data-dependent branch",
         "which side runs depends on tensor data, which is unknown during capture",
-        "use torch.where or torch.cond, or move the test out of the compiled function",
+        "set config.capture_branches = True, use torch.where or torch.cond, or move the test out of the compiled function",
     ),
     "data-dependent-operator": BreakKind(
         2,
@@ -769,7 +769,8 @@ class MakeSelection(Fact):
 
 @dataclass(frozen=True)
 class LeaveData(Fact):
-    """Numbers and sizes that data decide are no values of the graph where the settings leave that open: a compiler can't take them."""
+    """Numbers and sizes that data decide are no values of the graph where the settings leave that open, and branches are no part of it: a
+    compiler can't take them."""
 
 
 @dataclass(frozen=True)

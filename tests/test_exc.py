@@ -63,7 +63,7 @@ def test_message_with_line_and_caret():
         "    if b.sum() < 0:\n"
         "       ^^^^^^^^^^^\n"
         "  why: which side runs depends on tensor data, which is unknown during capture\n"
-        "  do:  use torch.where or torch.cond, or move the test out of the compiled function\n"
+        "  do:  set config.capture_branches = True, use torch.where or torch.cond, or move the test out of the compiled function\n"
         "  see: docs/breaks.md#dl001 (python -m dynamo_lite explain DL001)"
     )
     error.origin = UserFrame("model.py", 5, "forward", "    b = load()")

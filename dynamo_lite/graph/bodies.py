@@ -42,6 +42,8 @@ class Body:
         self.lifted: dict[Any, Node] = {}
         self.changed: set[TensorValue] = set()  # from outside, once it is finished
         self.transform = ""  # that calls it: "vmap", "grad" or "jvp"
+        self.branch: Any = None  # whose side it is: frame and instruction
+        self.is_random = False  # whether it draws random numbers
         self._local: list[SymValue] = []
         self._outer: tuple[Any, Any] = (None, None)
 
@@ -64,6 +66,16 @@ class Body:
         """The transforms around what is added now, outermost first."""
         around = self.parent.transforms if self.parent is not None else ()
         return (*around, self.transform) if self.transform else around
+
+    def is_side_of(self, branch: Any) -> bool:
+        """Whether this is a side of a branch, or in one."""
+        return self.branch == branch or (self.parent is not None and self.parent.is_side_of(branch))
+
+    def note_random(self) -> None:
+        """An operator draws random numbers, here or in a body inside."""
+        self.is_random = True
+        if self.parent is not None:
+            self.parent.note_random()
 
     # -- inputs
 

@@ -275,6 +275,24 @@ class Frame:
                         self._leave(result)
                     return result
 
+    def run_to(self, end: int) -> VariableTracker | None:
+        """Interpret until the instruction `end` is reached: None; or until the frame returns: the value. The graph can't end in here."""
+        budget, handlers, instrs = self.tr.budget, self.tr.root.handlers, self.lifted.instrs
+        while self.ip != end:
+            self.cur = ip = self.ip
+            instr = instrs[ip]
+            self.ip = ip + 1
+            self.step = budget.steps = budget.steps + 1
+            try:
+                result = handlers[instr.op](self, instr)
+            except ObservedException as observed:
+                if not self.unwind(observed.exc):
+                    raise
+            else:
+                if result is not None:
+                    return result
+        return None
+
     def _leave(self, result: VariableTracker) -> None:
         """The variables of a function that returns are gone."""
         slots = zip(self.locals, self.lifted.is_cell, strict=True)

@@ -73,6 +73,8 @@ def match_class(
             attributes.append(subject)
         else:
             for name in positional:
+                if type(name) is not str:
+                    f.raises(TypeError, f"__match_args__ elements must be strings (got {name_of(type(name))})")
                 if not _take(f, subject, real, name, seen, attributes):
                     return NONE
     for name in names:

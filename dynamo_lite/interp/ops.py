@@ -30,7 +30,7 @@ from dynamo_lite.variables.objects.exception_instance import exception_match, ra
 from dynamo_lite.variables.objects.function import make_function
 from dynamo_lite.variables.objects.super import super_attribute
 from dynamo_lite.variables.protocol import abstract
-from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
+from dynamo_lite.variables.protocol.base import BothSidesFollowed, ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.deferred_str import joined
 from dynamo_lite.variables.stdlib.builtins import format_value
@@ -272,8 +272,12 @@ def not_(f: Frame, i: Instr) -> None:
 
 
 @op(Op.TO_BOOL)
-def to_bool(f: Frame, i: Instr) -> None:
-    f.stack[-1] = ConstantVariable(abstract.is_true(f, f.stack[-1]))
+def to_bool(f: Frame, i: Instr) -> VariableTracker | None:
+    try:
+        f.stack[-1] = ConstantVariable(abstract.is_true(f, f.stack[-1]))
+    except BothSidesFollowed as followed:
+        return followed.result
+    return None
 
 
 @op(Op.COMPARE)

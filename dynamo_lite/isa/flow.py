@@ -60,8 +60,8 @@ def _is_called_bare(instrs: list[Instr], i: int) -> bool:
     return following.op is Op.CALL and following.arg[0] == 0
 
 
-def _reachable(lifted: Lifted, index: int) -> set[int]:
-    """The instructions that may run from `index` on."""
+def _reachable(lifted: Lifted, index: int, raises: bool = True) -> set[int]:
+    """The instructions that may run from `index` on. `raises`: also where an exception is raised."""
     pending, seen = [index], set()
     while pending:
         i = pending.pop()
@@ -69,7 +69,7 @@ def _reachable(lifted: Lifted, index: int) -> set[int]:
             seen.add(i)
             pending += _successors(lifted, i)
             handler = lifted.handler_at[i]
-            if handler is not None:
+            if handler is not None and raises:
                 pending.append(handler.target)
     return seen
 
@@ -131,6 +131,36 @@ def _successors(lifted: Lifted, index: int) -> list[int]:
     instr = lifted.instrs[index]
     found = [] if instr.target == NO_TARGET else [instr.target]
     return found if instr.op in TERMINAL else [*found, index + 1]
+
+
+def meeting_point(lifted: Lifted, index: int) -> int:
+    """Where all ways on from a branch meet again: its immediate post-dominator, or the number of instructions if they meet behind the
+    frame's return. Ways that end at a `raise`, and handlers of exceptions, do not count.
+
+    Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm (2001), with sets for the reason of size.
+    """
+    instrs, end = lifted.instrs, len(lifted.instrs)
+    region = sorted(_reachable(lifted, index, raises=False), reverse=True)
+    everything = (1 << end + 1) - 1
+    dominators = dict.fromkeys(region, everything)
+    dominators[end] = 1 << end
+    changed = True
+    while changed:
+        changed = False
+        for i in region:
+            found = everything
+            if instrs[i].op is Op.RETURN_VALUE:
+                found = dominators[end]
+            elif instrs[i].op not in (Op.RAISE_VARARGS, Op.RERAISE):
+                for following in _successors(lifted, i):
+                    found &= dominators[following]
+            found |= 1 << i
+            if found != dominators[i]:
+                dominators[i] = found
+                changed = True
+    common = dominators[index] & ~(1 << index)
+    # The nearest of them is the one that all the others dominate.
+    return max((i for i in (*region, end) if common >> i & 1), key=lambda i: dominators[i].bit_count(), default=end)
 
 
 _LEAVING = frozenset({Op.RETURN_VALUE, Op.YIELD_VALUE, Op.RERAISE})

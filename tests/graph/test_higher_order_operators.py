@@ -1,6 +1,7 @@
 """Higher-order operators, all that torch has: what they capture, with bodies of every form, gradients, and what they refuse."""
 
 import functools
+import itertools
 
 import pytest
 import torch
@@ -204,6 +205,20 @@ def test_effects_of_bodies_of_control_flow(region, body):
             run(*x())
         expected = dynamo_lite.exc.Unsupported if run is not fn and run.__wrapped__ is None else Exception
         assert isinstance(raised.value, expected)
+
+
+@pytest.mark.parametrize("make", [iter, lambda items: (item for item in items), itertools.cycle])
+def test_bodies_that_move_an_iterator_from_outside(make):
+    """The side that is not taken must not move it either: torch refuses what the analysis leaves to it."""
+
+    def fn(a):
+        numbers = make([1.0, 2.0, 3.0])
+        b = torch.cond(a.sum() > 0, lambda a: a + next(numbers), lambda a: a * 2.0, (a,))
+        return b + next(numbers)
+
+    for run in (fn, dynamo_lite.compile(fn, backend="eager"), dynamo_lite.compile(fn, backend="eager", fullgraph=True)):
+        with pytest.raises((RuntimeError, dynamo_lite.exc.Unsupported)):
+            run(*x())
 
 
 # -- arguments

@@ -405,3 +405,22 @@ def test_with_that_breaks_everywhere():
             expected = repr(f(1)), list(SEEN)
             SEEN.clear()
             assert (repr(captured(1)), SEEN) == expected
+
+
+class Unmatched:
+    __match_args__ = (None,)
+
+    def __repr__(self):
+        return "Unmatched()"
+
+
+def test_match_args_that_are_no_names():
+    def f(x):
+        try:
+            match x:
+                case Unmatched(y):
+                    return y
+        except TypeError as error:
+            return str(error)
+
+    compare(f, Unmatched())

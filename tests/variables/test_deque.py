@@ -1,8 +1,11 @@
 """collections.deque."""
 
 import collections
+import operator
 
-from tests.helpers.capturing import same
+import pytest
+
+from tests.helpers.capturing import same, stop
 from tests.helpers.container_programs import BREAKING_DEQUES, DEQUES
 from tests.helpers.differential import check
 
@@ -18,6 +21,28 @@ def test_deques():
 
 def test_bounded_from_outside():
     check("d.append(5)\nd.extend([6, 7])\nreturn d, list(d)", "d.maxlen, d[0], repr(d)", d=D([1, 2], maxlen=2))
+
+
+@pytest.mark.parametrize("make", [iter, reversed])
+@pytest.mark.parametrize("items", ["", "abcdefg"])
+@pytest.mark.parametrize("started", [False, True])
+def test_a_stale_iterator_across_a_break(make, items, started):
+    def run():
+        letters = D(items)
+        iterator = make(letters)
+        if started:
+            next(iterator, None)
+        letters.append("h")
+        stop()
+        errors = []
+        for _ in range(2):
+            try:
+                next(iterator)
+            except (RuntimeError, StopIteration) as error:
+                errors.append(str(error))
+        return errors, operator.length_hint(iterator)
+
+    same(run, breaks=["call-skipped-function", "iterator-state"])
 
 
 class Log(D):

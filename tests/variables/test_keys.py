@@ -403,3 +403,47 @@ def test_keys_that_have_become_equal():
     for equal in (True, False, True):
         state["equal"] = equal
         assert captured(program)(table, elements) == program(table, elements)
+
+
+class Numbered:
+    """Its hash follows its number, which may change while it is in a table."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __hash__(self):
+        return hash(self.number)
+
+    def __eq__(self, other):
+        return self.number == other.number
+
+
+@pytest.mark.parametrize("make", [set, frozenset])
+def test_tables_keep_the_hashes_that_they_stored(make):
+    def f():
+        one, two = Numbered(1), Numbered("two")
+        table = make([one, two, (two, 3)])
+        one.number = 7
+        stop()
+        return len(table), one in table, two in table, (two, 3) in table, Numbered(1) in table
+
+    assert captured(f)() == f() == (3, False, True, True, False)
+
+
+class Refusing(Numbered):
+    def __eq__(self, other):
+        raise ZeroDivisionError
+
+    __hash__ = Numbered.__hash__
+
+
+def test_a_comparison_that_raises_is_made_once():
+    def f():
+        one, other = {Refusing(1)}, {Refusing(1)}
+        try:
+            one.update(other)
+        except ZeroDivisionError:
+            stop()
+        return len(one), len(other)
+
+    assert captured(f)() == f() == (1, 1)

@@ -40,6 +40,8 @@ class RandomNumbers(GraphEffect):
     def on_node(self, node: Node, outcome: Propagation, tensors: Sequence[TensorValue]) -> None:
         if outcome.is_random and self.builder.scope is None:
             self.nodes.append(node)
+        elif outcome.is_random:
+            self.builder.scope.note_random()
 
     def annotate(self, module: GraphModule) -> None:
         if self.nodes:

@@ -47,12 +47,14 @@ MAX_FAILURES = 4
 @dataclass(eq=False)
 class SymbolicSizes(GraphEffect):
     """`known`: the symbols of the trace; None if there are none. `stored`: those of a graph that was read. `asserts`: whether the graph
-    asserts something of numbers that data decide although it need not have them; `failures`: how often it has raised."""
+    asserts something of numbers that data decide although it need not have them; `failures`: how often it has raised. `has_branches`:
+    whether the graph has branches of the program that data decide."""
 
     known: Symbols | None = None
     stored: StoredSizes | None = None
     asserts: bool = False
     failures: int = 0
+    has_branches: bool = False
 
     def needs_symbols(self) -> Symbols:
         """The symbols, made with the first one."""
@@ -92,15 +94,18 @@ class SymbolicSizes(GraphEffect):
 
     @property
     def needs_no_data(self) -> bool:
-        """Whether the graph has numbers that data decide, and may break where they are made instead."""
-        if self.known is None or not self.known.first_ranges:
-            return False
+        """Whether the graph has numbers or branches that data decide, and may break where they are made instead."""
         if self.builder.tr.breaks_raise or self.builder.tr.facts.leaves_data:
+            return False
+        if self.has_branches:
+            return True
+        if self.known is None or not self.known.first_ranges:
             return False
         return None in (config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops)
 
     def without_data(self, why: object) -> None:
-        """If the graph has numbers that data decide, and need not, have the frame analysed again, with a break where they are made."""
+        """If the graph has numbers or branches that data decide, and need not, have the frame analysed again, with a break where they are
+        made."""
         if self.needs_no_data:
             raise Restart(f"a graph with numbers that data decide cannot be used: {why}", fact=LeaveData())
 

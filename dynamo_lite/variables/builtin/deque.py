@@ -9,9 +9,11 @@ Mirrors `Modules/_collectionsmodule.c`.
 from __future__ import annotations
 
 import collections
+import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite._eval_frame import deque_has_changed
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import class_name, get_iter, iter_next, iterated, type_name
@@ -105,7 +107,7 @@ class DequeVariable(NativeVariable):
         for item in list(self.items)[first:last]:
             token = iter(self.items)
             yield same_or_equal(tx, item, value)
-            if changed_since(token):
+            if deque_has_changed(token):
                 tx.raises(RuntimeError, "deque mutated during iteration")
 
     def sq_item(self, tx: Frame, index: VariableTracker) -> VariableTracker:
@@ -205,20 +207,7 @@ class DequeVariable(NativeVariable):
 
     def _only_items_changed(self) -> bool:
         """Whether an iterator made when the items were loaded would still go on."""
-        try:
-            next(self.probe or iter(()), None)
-        except RuntimeError:
-            return False
-        return self.probe is not None
-
-
-def changed_since(token: Iterator[Any]) -> bool:
-    """Whether a host deque has been changed since an iterator over it was made, as `deque->state` says."""
-    try:
-        next(token, None)
-    except RuntimeError:
-        return True
-    return False
+        return self.probe is not None and not deque_has_changed(self.probe)
 
 
 def items_of(real: Any) -> tuple[Any, ...]:
@@ -249,10 +238,21 @@ class DequeIterator(IteratorVariable):
 
     def emit_new(self, cg: Codegen) -> None:
         # The type takes the deque and a position.
-        cg.load_callable(self.cls)
+        is_stale = deque_has_changed(self.host)
+        cg.load_callable(stale_iterator if is_stale else self.cls)
+        if is_stale:
+            cg.load_const(self.cls)
         load_filled(cg, self.seq)
-        cg.load_const(self.consumed)
-        cg.asm.call(2)
+        cg.load_const(operator.length_hint(self.host) if is_stale else self.consumed)
+        cg.asm.call(2 + is_stale)
+
+
+def stale_iterator(cls: type[Iterator[Any]], seq: Any, remaining: int) -> Iterator[Any]:
+    """An iterator over a deque that has changed since: it can only raise, whatever it goes over, and keeps the deque alive."""
+    other = deque([seq] * remaining)
+    iterator = cls(other)  # type: ignore[call-arg]
+    other.append(seq)
+    return iterator
 
 
 def _new_iterator(cls: type, backwards: bool) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite._eval_frame import deque_has_changed
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import is_heap_type, mro_of
@@ -384,12 +385,17 @@ def items_to_come(iterator: Any) -> Any:
     """
     function, args, *state = iterator.__reduce__()
     position = state[0] if state else None
-    if issubclass(type(function), type) and issubclass(function, collections.abc.Iterator) and len(args) == 2:
-        return tuple(function(*args))  # deques: the iterator's type, (deque, position)
+    if function in _DEQUE_ITERATORS:
+        if deque_has_changed(iterator):
+            raise RuntimeError("deque mutated during iteration")
+        return tuple(function(*args))
     items = _storage(args[0])
     if function is reversed:
         return items[position::-1] if position is not None and 0 <= position < len(items) else ()
     return items[position or 0 :]
+
+
+_DEQUE_ITERATORS = (type(iter(collections.deque())), type(reversed(collections.deque())))
 
 
 def _storage(seq: object) -> Any:

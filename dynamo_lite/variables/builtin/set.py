@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import starmap, zip_longest
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite._eval_frame import store_hashed
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.abstract import (
@@ -35,6 +36,7 @@ from dynamo_lite.variables.protocol.hashing import (
     is_constant_key,
     key_of,
     key_tracker,
+    known_hash,
     known_key,
     runs_program,
 )
@@ -233,19 +235,19 @@ class SetVariable(NativeVariable):
     def emit_fill(self, cg: Codegen) -> None:
         if self.items:
             self.order_shows(cg.tr)
-            emit_elements(cg, set.update, self, self.objects())
+            emit_elements(cg, set.update, self, self.in_order())
 
     def emit_update(self, cg: Codegen) -> None:
         if self.is_unread:
             return  # a subclass's attributes were changed
         items = self.items
-        removed = list(map(key_tracker, self.removed()))
-        added = [key_tracker(key) for key in items if key not in self.original]
+        removed = list(self.removed())
+        added = [key for key in items if key not in self.original]
         if any(map(runs_program, self.removed())):
             # What the program computes for an element need not be what it was.
             emit_call(cg, set.clear, self)
             cg.asm.pop_top()
-            added = self.objects()
+            added = self.in_order()
         elif removed:
             emit_elements(cg, set.difference_update, self, removed)
         if added:
@@ -253,13 +255,37 @@ class SetVariable(NativeVariable):
             emit_elements(cg, set.update, self, added)
 
 
-def emit_elements(cg: Codegen, function: object, self: SetVariable, elements: list[VariableTracker]) -> None:
-    """Call a method of the real set with a list of elements."""
+def emit_elements(cg: Codegen, function: object, self: SetVariable, keys: Iterable[Any]) -> None:
+    """Call a method of the real set with the objects of host keys."""
     cg.load_callable(function)
     cg.load(self)
-    emit_list(cg, elements)
+    _emit_objects(cg, list(keys))
     cg.asm.call(2)
     cg.asm.pop_top()
+
+
+def _emit_objects(cg: Codegen, keys: list[Any]) -> None:
+    """Push a list of the objects of host keys; or a dict, whose hashes a set takes over, if they were computed by the program."""
+    elements = list(map(key_tracker, keys))
+    if not any(map(runs_program, keys)):
+        emit_list(cg, elements)
+        return
+    cg.tr.heap.bind_to_process("the hash of an object of the program")
+    cg.load_callable(_with_hashes)
+    cg.asm.build_list(emit_all(cg, elements))
+    cg.load_const(tuple(map(known_hash, keys)))
+    cg.asm.call(2)
+
+
+def _with_hashes(objects: list[Any], hashes: tuple[int | None, ...]) -> dict[Any, None]:
+    """The objects as keys of a dict; None: a hash that is still to be computed."""
+    table: dict[Any, None] = {}
+    for key, number in zip(objects, hashes, strict=True):
+        if number is None:
+            table[key] = None
+        else:
+            store_hashed(table, key, number, None)
+    return table
 
 
 def elements_of(real: Any) -> tuple[Any, ...]:
@@ -299,7 +325,7 @@ class FrozenSetVariable(SetVariable):
         cg.load_callable(frozenset.__new__)
         cg.load_const(self.cls)
         self.order_shows(cg.tr)
-        emit_list(cg, self.objects())
+        _emit_objects(cg, list(self.in_order()))
         cg.asm.call(2)
 
     emit_fill = None

@@ -8,10 +8,12 @@ Mirrors `Python/traceback.c`.
 
 from __future__ import annotations
 
+import traceback
 import types
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.resume import HOLDER, FrameHolder, frame_stub, holder_of
 from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker, is_lazy
@@ -21,6 +23,7 @@ from dynamo_lite.variables.protocol.descr import (
     foreign_attribute,
     getset,
 )
+from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .frame_object import FrameVariable
@@ -137,6 +140,16 @@ _member("tb_next", lambda tb: tb.next)
 _member("tb_frame", lambda tb: tb.frame)
 _member("tb_lasti", lambda tb: ConstantVariable(tb.lasti))
 _member("tb_lineno", lambda tb: ConstantVariable(tb.lineno))
+
+
+@builtin(traceback.clear_frames)
+def clear_frames(tx: Frame, tb: VariableTracker) -> None:
+    """The end of `assertRaises` of `unittest`. The frames that an exception of the traced code has left are gone, with all that was in
+    them."""
+    while isinstance(tb, TracebackVariable):
+        tb = tb.next
+    if not is_none(tb):
+        unsupported("frame-introspection", "clear_frames of a real traceback")
 
 
 def is_traceback(v: VariableTracker) -> bool:

@@ -69,6 +69,14 @@ class ObservedException(Exception):
         self.exc = exc
 
 
+class BothSidesFollowed(Exception):
+    """A branch that data decide is one node of the graph: the frame is where its sides meet, or returns `result`."""
+
+    def __init__(self, result: VariableTracker | None) -> None:
+        super().__init__(result)
+        self.result = result
+
+
 # -- fields of models
 
 

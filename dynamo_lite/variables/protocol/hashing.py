@@ -19,7 +19,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.typeobject import lookup
 
 from .abstract import is_true, richcompare, type_name
-from .base import MISSING, LazyVariable, VariableTracker
+from .base import MISSING, LazyVariable, ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
 from .native import host_value, same_or_equal
 
@@ -71,7 +71,10 @@ def asked_again(tx: Frame, v: VariableTracker, name: str) -> Iterator[None]:
     """Break if a method that a table calls changes something: real tables call it again where changes of them are replayed, and where
     guards look a key up."""
     changes = tx.tr.effects.changes
-    yield
+    try:
+        yield
+    except ObservedException as error:
+        unsupported("unhashable-key", f"{type_name(v)}.{name}, which raises {error.exc.python_type().__name__}")
     if tx.tr.effects.changes != changes:
         unsupported("unhashable-key", f"{type_name(v)}.{name}, which changes something")
 
@@ -225,6 +228,15 @@ def runs_program(key: Any) -> bool:
     if type(key) is Key:
         return issubclass(type(key.host), (tuple, frozenset)) and any(map(runs_program, key.host))
     return type(key) is UserKey
+
+
+def known_hash(key: Any) -> int | None:
+    """The hash of the object for which a host key stands, if it is computed by the program; None if it is not, or not known."""
+    if not runs_program(key):
+        return None
+    parts = key.host if type(key) is Key else (key,)
+    known = all(is_constant_key(part) or known_hash(part) is not None for part in parts)
+    return hash(key) if known and (type(key) is UserKey or type(key.host) is tuple) else None
 
 
 def is_constant_key(key: object) -> bool:

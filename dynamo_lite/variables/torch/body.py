@@ -26,6 +26,7 @@ from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.generators.generator import GeneratorVariable
 from dynamo_lite.variables.objects.instance import InstanceVariable
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
@@ -199,16 +200,16 @@ def _make_dict(tx: Frame, pairs: list[tuple[Any, Any]]) -> DictVariable:
 
 
 def structure(tx: Frame, vt: VariableTracker) -> Any:
-    """The shape of a structure for comparison: types, keys and constants; None for a tensor, int for an int."""
+    """The shape of a structure for comparison: types, keys and constants."""
     if isinstance(vt, TensorVariable):
-        return None
+        return torch.Tensor
     if is_int(vt):
         return int
     if isinstance(vt, DictVariable):
         return dict, tuple([(k.as_python_constant(), structure(tx, v)) for k, v in vt.pairs()])
     if isinstance(vt, TupleVariable | ListVariable):
         return vt.python_type(), tuple([structure(tx, item) for item in vt.items])
-    return vt.as_python_constant() if vt.is_python_constant() else vt
+    return ("constant", vt.as_python_constant()) if vt.is_python_constant() else vt
 
 
 # -- following a body
@@ -284,7 +285,7 @@ class Outside:
     def __init__(self, tx: Frame, extra: list[Any]) -> None:
         self.tr = tx.tr
         self.n_mutations = len(tx.tr.effects.mutations)
-        self.objects: dict[int, tuple[Any, list[Any]]] = {}
+        self.objects: dict[int, tuple[Any, list[Any], dict[str, Any]]] = {}
         pending = [*extra, *tx.tr.effects.mutations]
         frame = tx
         while frame is not None:
@@ -298,7 +299,7 @@ class Outside:
             if isinstance(vt, InstanceVariable) and vt.source is None:
                 vt.instance_dict(tx)  # made when first asked for, which is no change
             children = list(vt.children())
-            self.objects[id(vt)] = (vt, children)
+            self.objects[id(vt)] = (vt, children, _position(vt))
             pending.extend(children)
 
     def has(self, vt: VariableTracker) -> bool:
@@ -308,9 +309,9 @@ class Outside:
     def check(self, changing: Body | None = None) -> None:
         """Break if the body has changed any of it; where it may, if it has put tensors of its own into it."""
         changed = [vt for vt in self.tr.effects.mutations[self.n_mutations :] if not self._is_as_found(vt)]
-        for vt, children in self.objects.values():
+        for vt, children, position in self.objects.values():
             now = list(vt.children())
-            if len(now) != len(children) or not all(map(is_same, now, children)):
+            if len(now) != len(children) or not all(map(is_same, now, children)) or _position(vt) != position:
                 changed.append(vt)
         for vt in changed:
             if changing is None:
@@ -334,6 +335,18 @@ class Outside:
         if is_lazy(vt) or vt.source is not None:
             return self.tr.heap.get(id(value)) is vt
         return vt.is_python_constant() and vt.as_python_constant() is value
+
+
+def _position(vt: VariableTracker) -> dict[str, Any]:
+    """What an object has beside other objects: how far an iterator has come, where a generator waits."""
+    found = {name: value for name, value in vars(vt).items() if type(value) in (int, bool) and name not in _NOTES}
+    if isinstance(vt, GeneratorVariable) and vt.frame is not None:
+        found["frame"] = vt.frame.ip
+    return found
+
+
+_NOTES = frozenset({"mutated", "mutated_at"})
+"""Notes of the analysis about a change, which are there although the object may be as it was."""
 
 
 def holds_value_of(vt: VariableTracker, body: Body) -> bool:

@@ -10,6 +10,7 @@ of the program; a wrong guess costs time, never the result.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -34,12 +35,27 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 def checked_truth(
     tx: Frame, vt: VariableTracker, slug: str = "data-dependent-branch", context: str | None = None
 ) -> VariableTracker:
-    """The truth of a tensor, as a bool, for a branch. Raises `Unsupported` if both sides go on."""
+    """The truth of a tensor, as a bool, for a branch. Raises `Unsupported` if both sides go on, and `BothSidesFollowed` where they have
+    become part of the graph."""
     expected = expected_truth(tx)
     if expected is None:
+        follow_both_sides(tx, lambda: vt)
         unsupported(slug, context or vt.describe(), origin=made_at(vt.proxy))
     check(tx, vt, expected, slug, context)
     return ConstantVariable(expected)
+
+
+Flag = Callable[[], VariableTracker]
+"""Makes the condition of a branch as a tensor of the graph."""
+
+FOLLOWERS: list[Callable[[Frame, Flag], None]] = []
+"""What makes both sides of a branch part of the graph: `data.branches`, which stands on models that import this file."""
+
+
+def follow_both_sides(tx: Frame, flag: Flag) -> None:
+    """Raise `BothSidesFollowed` if the current instruction asks for a branch whose sides can both become part of the graph."""
+    for follow in FOLLOWERS:
+        follow(tx, flag)
 
 
 def expected_truth(tx: Frame) -> bool | None:

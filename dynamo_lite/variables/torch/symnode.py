@@ -35,7 +35,7 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVar
 from dynamo_lite.variables.protocol.deferred_str import number_text
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
 
-from .data_checks import checked_truth, expected_truth
+from .data_checks import checked_truth, expected_truth, follow_both_sides
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -96,12 +96,19 @@ class SymNodeVariable(VariableTracker):
         if isinstance(self.proxy, FloatValue):
             return boolean(self.proxy.decide(bool, self.proxy))
         if is_unbacked(self.proxy.sym) and expected_truth(tx) is not None:
-            number = self if self.python_type() is bool else self.tp_richcompare(tx, ConstantVariable(0), "!=")
-            truth = tx.tr.graph.call(
-                tx, "call_function", torch.scalar_tensor, [number], {"dtype": ConstantVariable(torch.bool)}
-            )
-            return checked_truth(tx, truth)
-        return boolean(evaluate(bool, self.proxy.sym))
+            return checked_truth(tx, self._as_tensor(tx))
+        try:
+            return boolean(evaluate(bool, self.proxy.sym))
+        except Unsupported:
+            if is_unbacked(self.proxy.sym):
+                follow_both_sides(tx, lambda: self._as_tensor(tx))
+            raise
+
+    def _as_tensor(self, tx: Frame) -> VariableTracker:
+        """The truth of the number as a tensor."""
+        number = self if self.python_type() is bool else self.tp_richcompare(tx, ConstantVariable(0), "!=")
+        dtype = {"dtype": ConstantVariable(torch.bool)}
+        return tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype)
 
     def _itself(self, tx: Frame) -> VariableTracker:
         return self

@@ -20,12 +20,13 @@ import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.storages import origin
+from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, richcompare
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from ..data_checks import DataDependentVariable
-from ..numpy.arrays import families, with_views
 from ..tensor import FOREIGN_OPERANDS, TensorVariable, is_operand, set_operators
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ _ASKS_NO_OBJECT = frozenset(
     " __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __pow__ __rpow__ __neg__ __abs__"
     " __lt__ __le__ __gt__ __ge__ __eq__ __ne__ add sub mul div pow neg abs exp log sqrt rsqrt sin cos tanh sigmoid relu"
     " reciprocal square clamp clamp_min clamp_max minimum maximum sum mean to float double half bfloat16 int long"
+    " view reshape flatten transpose permute squeeze unsqueeze matmul __matmul__ __rmatmul__ __getitem__ softmax log_softmax"
+    " masked_fill argmax argmin amax amin cumsum mm bmm tril triu"
     " clone expand item lt le gt ge eq ne isnan isfinite isinf floor ceil round sign __format__ __bool__ __int__ __float__".split()
 )
 """Attributes and methods that are about the value alone, or give a tensor of the graph of which it is known whose memory it has."""
@@ -120,8 +123,8 @@ _ASKS_NO_OBJECT = frozenset(
 class ExtremeChoice:
     """Checks at the end of the trace that nobody can distinguish the value from the chosen tensor."""
 
-    def __init__(self, tx: Frame, chosen: ChosenVariable | ChosenNumberVariable) -> None:
-        self.chosen = chosen
+    def __init__(self, tx: Frame, chosen: ChosenVariable | ChosenNumberVariable, with_gradients: bool = False) -> None:
+        self.chosen, self.with_gradients = chosen, with_gradients
         self.node = tx.tr.graph.node(chosen.proxy)
         self.writes_before = len(tx.tr.graph.passes.versions.writes)
         self.error = Unsupported("data-dependent-branch", chosen.describe())
@@ -130,17 +133,17 @@ class ExtremeChoice:
     def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
         """Raise `Unsupported` if somebody could tell."""
         value = self.chosen.proxy
-        views = with_views({value})
-        written = {value for value, _ in tr.graph.passes.versions.writes[self.writes_before :]}
-        if not written.isdisjoint(views):
+        writes = tr.graph.passes.versions.writes[self.writes_before :]
+        written = {origin(written) for written, _ in writes if isinstance(written, TensorValue)}
+        if origin(value) in written:
             raise self.error
         if not self.node.users:
             return  # the object leaves the frame at most, and that is the right one
-        tensors = [vt for vt in (self.chosen.one, self.chosen.other) if isinstance(vt, TensorVariable)]
-        if value.meta.requires_grad or any(not written.isdisjoint(families(vt)) for vt in tensors):
+        tensors = [vt.proxy for vt in (self.chosen.one, self.chosen.other) if isinstance(vt, TensorVariable)]
+        if (value.meta.requires_grad and not self.with_gradients) or any(origin(v) in written for v in tensors):
             raise self.error
-        leaving = {vt.proxy for vt in escaping if not is_lazy(vt) and "proxy" in vt.__dict__}
-        if not leaving.isdisjoint(views - {value}):
+        leaving = {vt.proxy for vt in escaping if not is_lazy(vt) and isinstance(vt.__dict__.get("proxy"), TensorValue)}
+        if any(v is not value and origin(v) is origin(value) for v in leaving):
             raise self.error
 
 

@@ -109,14 +109,26 @@ def cond(
         _expect_tensors_and_ints(tx, branch.result)
     if structure(tx, branches[0].result) != structure(tx, branches[1].result):
         unsupported(BREAK, "the branches of cond return different structures")
-    lifted = union(branches)
-    modules = [branch.module(lifted) for branch in branches]
-    outs = [_fake_results(b, m, lifted) for b, m in zip(branches, modules, strict=True)]
-    graph = tx.tr.graph
-    results = outs[0] if all(map(_are_equal, *outs)) else _merged(tx, pred, modules, lifted)
-    args = [graph.node(pred.proxy), *[graph.body_node(m) for m in modules], _nodes(graph, lifted)]
-    items = graph.operators.call_with_results(tx, cond_op, args, {}, detached(tx, results, needs_grad(lifted)))
-    return branches[0].rebuild(items)
+    return Branches(tx, pred, branches).node()
+
+
+class Branches:
+    """The followed sides of a branch, of which `pred` takes the first if it is true; `results` are fakes of what each returns."""
+
+    def __init__(self, tx: Frame, pred: TensorVariable | SymNodeVariable, sides: list[CapturedBody]) -> None:
+        self.tx, self.pred, self.sides = tx, pred, sides
+        self.lifted = union(sides)
+        self.modules = [side.module(self.lifted) for side in sides]
+        self.results = [_fake_results(side, m, self.lifted) for side, m in zip(sides, self.modules, strict=True)]
+
+    def node(self) -> VariableTracker:
+        """The result of a node of `torch.cond`."""
+        tx, graph = self.tx, self.tx.tr.graph
+        same = all(map(_are_equal, *self.results))
+        results = self.results[0] if same else _merged(tx, self.pred, self.modules, self.lifted)
+        args = [graph.node(self.pred.proxy), *map(graph.body_node, self.modules), _nodes(graph, self.lifted)]
+        fakes = detached(tx, results, needs_grad(self.lifted))
+        return self.sides[0].rebuild(graph.operators.call_with_results(tx, cond_op, args, {}, fakes))
 
 
 def _check_cond(

@@ -1,0 +1,367 @@
+"""Branches on tensor data whose sides both go on: `if t:`, `a if t else b`, `t and a`.
+
+Input: a frame whose current instruction asks a tensor for its truth, for the branch behind it. Output: `BothSidesFollowed`, with the
+frame at the instruction where the sides meet, or with the value that it returns; nothing where the graph has to break.
+Invariant: each side is followed as the body of a `torch.cond`, from the same variables, and must leave all objects and tensors from
+outside as they were. Where the sides meet, a variable has the same object of both, or a result of the node: tensors of the same shape,
+strides, dtype, device and need for gradients. A side may leave a tensor that existed before: the graph computes with a copy, the frame
+has the very object (`extremes.ChosenVariable`). A tensor that needs gradients must get them on both sides or on none: `torch.cond` gives
+zeros where eager execution gives none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dynamo_lite.config import config
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.bodies import Body
+from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
+from dynamo_lite.graph.core.storages import origin
+from dynamo_lite.graph.core.values import SymValue, TensorValue
+from dynamo_lite.isa.canon import Op
+from dynamo_lite.isa.flow import live_slots, meeting_point
+from dynamo_lite.signals import let_through
+from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.protocol.base import BothSidesFollowed, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+
+from ..body import CapturedBody, Outside, followed, is_same, structure
+from ..data_checks import FOLLOWERS, Flag
+from ..higher_order.control_flow import Branches
+from ..tensor import TensorVariable, converted_item
+from .extremes import ChosenVariable, ExtremeChoice
+
+if TYPE_CHECKING:
+    from dynamo_lite.interp.frame import Frame
+
+SLUG = "data-dependent-branch"
+
+
+def follow_both(tx: Frame, make_flag: Flag) -> None:
+    """Make both sides part of the graph. Raises `BothSidesFollowed`, or `Unsupported` with the reason why that can't be."""
+    instrs, cur = tx.lifted.instrs, tx.cur
+    is_branch = instrs[cur].op is Op.TO_BOOL and instrs[cur + 1].op is Op.JUMP_IF
+    wanted = tx.tr.breaks_raise if config.capture_branches is None else config.capture_branches
+    if (
+        not is_branch
+        or not wanted
+        or tx.tr.facts.leaves_data
+        or tx.tr.overrides is not None
+        or tx.generator is not None
+    ):
+        return
+    flag = make_flag()
+    if flag.cls is not torch.Tensor or flag.proxy.is_fake or not (flag.proxy.meta.live or flag.proxy.meta.numel() == 1):
+        return
+    thread = tx.tr.thread
+    step, stack = thread.failing_step(), thread.user_stack()
+    try:
+        result = _Fork(tx, flag).join()
+    except Unsupported as error:
+        if tx.tr.graph.scope is None:
+            error.context = f"{flag.describe()}; the sides are not captured: {error.context}"
+        error.slug, error.break_step, error.user_stack = SLUG, step, stack
+        raise
+    tx.tr.graph.passes.sizes.has_branches = True
+    raise BothSidesFollowed(result)
+
+
+class _Side(NamedTuple):
+    """One side, followed: the frame's variables and stack where the sides meet, or what it returns; the body, if it is one."""
+
+    body: Body | None
+    locals: list[Any]
+    stack: list[Any]
+    result: VariableTracker | None
+
+
+class _Fork:
+    """A branch. `end`: the instruction where its sides meet, or one behind the last if they return; `pairs`: the objects of both sides
+    that differ there; `outside`: which of them are tensors that existed before."""
+
+    def __init__(self, tx: Frame, flag: TensorVariable) -> None:
+        self.tx, self.flag = tx, flag
+        self.place = tx.cur
+        self.jump = tx.lifted.instrs[tx.cur + 1]
+        self.end = meeting_point(tx.lifted, tx.cur + 1)
+        self.locals, self.stack = list(tx.locals), tx.stack[:-1]
+        self.pairs: list[tuple[VariableTracker, VariableTracker]] = []
+        self.outside: list[list[bool]] = []
+        self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
+
+    def join(self) -> VariableTracker | None:
+        """Follow both sides and put the frame where they meet: None; or the value that it returns."""
+        tx = self.tx
+        sides = [self._follow(truth) for truth in (True, False)]
+        entries = self._entries(sides)
+        if self.pairs:
+            captured = self._captured(sides)
+            branches = Branches(tx, self.flag, captured)
+            _expect_alike(tx, branches, any(side.body.is_random for side in sides if side.body))
+            if self._are_tensors() and _is_for_where(tx, branches):
+                entries = self._entries([self._run(truth) for truth in (True, False)])
+                merged = self._selected()
+            else:
+                merged = list(branches.node().items)
+            entries = self._with_objects(entries, merged)
+        elif any(node.op.startswith("call") for side in sides if side.body for node in side.body.graph.nodes):
+            unsupported(SLUG, "the sides leave the same objects and compute something nevertheless")
+        tx.cur = self.place
+        if self.end == len(tx.lifted.instrs):
+            return entries[0]
+        n = len(self.locals)
+        tx.locals, tx.stack[:], tx.ip = entries[:n], entries[n:], self.end
+        return None
+
+    def _are_tensors(self) -> bool:
+        return all(isinstance(vt, TensorVariable) for pair in self.pairs for vt in pair)
+
+    # -- the sides
+
+    def _follow(self, truth: bool) -> _Side:
+        """One side as the body of a node."""
+        tx, budget, graph = self.tx, self.tx.tr.budget, self.tx.tr.graph
+        body = graph.open_body()
+        body.branch = (tx, self.place)
+        if graph.scope is not None and graph.scope.is_side_of(body.branch):
+            unsupported(SLUG, "a loop that data end")
+        handled = tx.tr.thread.active_exception()
+        break_step, budget.break_step = budget.break_step, -1
+        try:
+            _, side, _ = followed(tx, lambda: self._run(truth, body), [*self.locals, *self.stack], body)
+        finally:
+            budget.break_step = break_step
+        if tx.tr.thread.active_exception() is not handled:
+            unsupported(SLUG, "a side handles an exception")
+        return side
+
+    def _run(self, truth: bool, body: Body | None = None) -> _Side:
+        """Interpret one side."""
+        tx = self.tx
+        tx.locals, tx.stack[:] = list(self.locals), self.stack
+        tx.ip = self.jump.target if self.jump.arg is truth else self.place + 2
+        result = tx.run_to(self.end)
+        return _Side(body, tx.locals, list(tx.stack), result)
+
+    # -- where they meet
+
+    def _entries(self, sides: list[_Side]) -> list[Any]:
+        """The variables and the stack where the sides meet, or the returned value, with places of `pairs` where the sides differ; a
+        variable that is dead is unbound."""
+        self.pairs = []
+        tx, (one, other) = self.tx, sides
+        if self.end == len(tx.lifted.instrs):
+            return [self._entry(one.result, other.result)]
+        if len(one.stack) != len(other.stack):
+            unsupported(SLUG, "the sides leave stacks of other depth")
+        live = live_slots(tx.lifted, self.end)
+        entries = []
+        for slot, values in enumerate(zip(one.locals, other.locals, strict=True)):
+            is_read = slot in live or tx.lifted.is_cell[slot] or is_same(*values)
+            entries.append(self._entry(*values) if is_read else None)
+        return entries + [self._entry(*values) for values in zip(one.stack, other.stack, strict=True)]
+
+    def _entry(self, one: Any, other: Any) -> Any:
+        if is_same(one, other):
+            return one
+        if not (isinstance(one, VariableTracker) and isinstance(other, VariableTracker)):
+            unsupported(SLUG, "a variable is bound on one side only")
+        if _are_numbers(one, other) and self.tx.tr.graph.passes.sizes.has_numbers:
+            return self._number(one, other)
+        if (one, other) not in self.pairs:
+            self.pairs.append((one, other))
+        return _Place(self.pairs.index((one, other)))
+
+    def _number(self, one: ConstantVariable, other: ConstantVariable) -> VariableTracker:
+        """One of two numbers, as a number of the graph."""
+        key = (one.value, other.value)
+        if key not in self.numbers:
+            tx, graph, kind = self.tx, self.tx.tr.graph, type(one.value)
+            dtype = {"dtype": ConstantVariable(_DTYPES[kind])}
+            values = [graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype) for number in (one, other)]
+            chosen = graph.call(tx, "call_function", torch.where, [self._scalar_flag(), *values])
+            self.numbers[key] = converted_item(tx, chosen, kind)
+        return self.numbers[key]
+
+    def _scalar_flag(self) -> VariableTracker:
+        if not self.flag.proxy.meta.ndim:
+            return self.flag
+        return self.tx.tr.graph.call(self.tx, "call_method", "reshape", [self.flag, TupleVariable([])])
+
+    def _captured(self, sides: list[_Side]) -> list[CapturedBody]:
+        """The sides as bodies that return their objects of `pairs`: new tensors, copies of those that existed before."""
+        tx, bodies = self.tx, [side.body for side in sides if side.body]
+        self.outside = [[_is_outside(*part) for part in zip(bodies, pair, strict=True)] for pair in self.pairs]
+        captured = []
+        for i, body in enumerate(bodies):
+            values: list[VariableTracker] = [pair[i] for pair in self.pairs]
+            with body:
+                for n, is_outside in enumerate(self.outside):
+                    if is_outside[i]:
+                        values[n] = tx.tr.graph.call(tx, "call_method", "clone", [values[n]])
+            captured.append(CapturedBody(tx, body, TupleVariable(values), with_ints=True))
+        forms = [structure(tx, c.result) for c in captured]
+        if forms[0] != forms[1]:
+            unsupported(SLUG, "the sides leave objects of other kinds")
+        return captured
+
+    def _selected(self) -> list[VariableTracker]:
+        """The results of `torch.where` for `pairs`, both sides of which are computed."""
+        flag = self._scalar_flag()
+        return [self.tx.tr.graph.call(self.tx, "call_function", torch.where, [flag, *pair]) for pair in self.pairs]
+
+    def _with_objects(self, entries: list[Any], merged: list[VariableTracker]) -> list[Any]:
+        """The entries with the merged values in the places of pairs: where a side leaves a tensor that somebody else has, the object is
+        chosen when the graph has run."""
+        tx = self.tx
+        tx.locals, tx.stack[:] = [None if type(entry) is _Place else entry for entry in entries], []
+        known = {vt.proxy for vt, *_ in Outside(tx, []).objects.values() if isinstance(vt, TensorVariable)}
+        for i, made in enumerate(merged):
+            parts = [vt if is_outside else made for vt, is_outside in zip(self.pairs[i], self.outside[i], strict=True)]
+            if any(part is not made and _is_known(part, known) for part in parts):
+                merged[i] = ChosenVariable(made, self.flag, *parts)
+                tx.tr.effects.provisos.append(ExtremeChoice(tx, merged[i], with_gradients=True))
+        return [merged[entry.index] if type(entry) is _Place else entry for entry in entries]
+
+
+class _Place(NamedTuple):
+    index: int
+
+
+def _are_numbers(one: VariableTracker, other: VariableTracker) -> bool:
+    if not isinstance(one, ConstantVariable) or not isinstance(other, ConstantVariable):
+        return False
+    kind = type(one.value)
+    return kind is type(other.value) and kind in _DTYPES and all(abs(vt.value) < 2**63 for vt in (one, other))
+
+
+_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
+
+
+def _is_outside(body: Body, vt: VariableTracker) -> bool:
+    """Whether this is a tensor that existed before the branch."""
+    return isinstance(vt, TensorVariable) and not body.is_made_inside(vt.proxy)
+
+
+def _is_known(vt: TensorVariable, known: set[TensorValue]) -> bool:
+    """Whether somebody has a tensor, or one in its memory: those that are `known`, and who gave the frame its inputs."""
+    memory = origin(vt.proxy)
+    return (memory.origin is not None and memory.origin[0] == "input") or any(origin(v) is memory for v in known)
+
+
+def _expect_alike(tx: Frame, branches: Branches, is_random: bool) -> None:
+    """Break where it can be told from a result, other than by its value, which side it comes from."""
+    for one, other in zip(*branches.results, strict=True):
+        if isinstance(one, torch.Tensor) and _kind(one) != _kind(other):
+            unsupported(SLUG, "the sides leave tensors of other shape, strides, dtype, device or need for gradients")
+    inputs = [v for v in branches.lifted if isinstance(v, TensorValue) and v.meta.requires_grad]
+    if not inputs or not torch.is_grad_enabled():
+        return
+    if is_random:
+        unsupported(SLUG, "random numbers, which `torch.cond` draws once more for the gradient")
+    edges = {get_gradient_edge(tx.tr.graph.propagator.fake_of(v)): i for i, v in enumerate(inputs)}
+    reached = [[_gradient_inputs(result, edges) for result in results] for results in branches.results]
+    if reached[0] != reached[1]:
+        unsupported(SLUG, "the sides give gradients to different tensors")
+
+
+def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (
+        tensor.shape,
+        tensor.stride(),
+        tensor.dtype,
+        tensor.device,
+        tensor.requires_grad and torch.is_grad_enabled(),
+    )
+
+
+def _gradient_inputs(result: object, edges: dict[GradientEdge, int]) -> set[int]:
+    """The inputs to which the gradient of a result goes."""
+    if not isinstance(result, torch.Tensor) or not result.requires_grad:
+        return set()
+    pending, seen = [get_gradient_edge(result)], set()
+    while pending:
+        edge = pending.pop()
+        if edge not in seen:
+            seen.add(edge)
+            if edge not in edges:
+                pending += [GradientEdge(*following) for following in edge.node.next_functions if following[0]]
+    return {edges[edge] for edge in seen if edge in edges}
+
+
+# -- `torch.where` instead of `torch.cond`
+
+
+def _is_for_where(tx: Frame, branches: Branches) -> bool:
+    """Whether it is sound, and cheaper, to compute both sides: a few elements, by operators that cannot raise, without gradients, which
+    would be zero times whatever the other side has."""
+    results = [result for results in branches.results for result in results]
+    if config.capture_branches == "cond" or not all(isinstance(result, torch.Tensor) for result in results):
+        return False
+    if torch.is_grad_enabled() and any(result.requires_grad for result in results):
+        return False
+    if config.capture_branches != "where" and not all(_is_small(result) for result in results):
+        return False
+    propagator = tx.tr.graph.propagator
+    inputs = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in branches.lifted]
+    watch = _Total()
+    try:
+        with propagator.mode, watch, without_compiler, propagator.dispatcher():
+            for module in branches.modules:
+                module.forward(*inputs)
+    except Exception as error:
+        let_through(error)
+        return False
+    return watch.holds
+
+
+SMALL = 1 << 16
+"""Elements of a result that both sides compute rather than one."""
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    n = tensor.numel()
+    return type(n) is int and n <= SMALL
+
+
+class _Total(TorchDispatchMode):
+    """Watches whether only operators run that are defined for all values, element by element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.holds = self.holds and _is_total(func, result)
+        return result
+
+
+def _is_total(func: Any, result: object) -> bool:
+    if type(func) is not torch._ops.OpOverload or func.namespace not in ("aten", "prim"):
+        return False
+    if func.namespace == "prim" or func._schema.name in _COPIES:
+        return True
+    if func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
+        return False
+    if torch.Tag.pointwise not in func.tags:
+        return any(argument.alias_info is not None for argument in func._schema.arguments)  # views
+    is_float = isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
+    return is_float or not func._schema.name.startswith(_RAISES_FOR_INTS)
+
+
+_COPIES = frozenset({"aten::clone", "aten::_to_copy", "aten::full_like", "aten::zeros_like", "aten::ones_like"})
+
+_RAISES_FOR_INTS = (
+    *("aten::div", "aten::floor_divide", "aten::remainder", "aten::fmod", "aten::pow", "aten::float_power"),
+    *("aten::__", "aten::bitwise_left_shift", "aten::bitwise_right_shift"),
+)
+"""Beginnings of the names of operators that integers divide by zero with, or raise to negative powers."""
+
+
+FOLLOWERS.append(follow_both)

@@ -1,0 +1,353 @@
+"""Branches on tensor data: both sides in one graph, with the results, gradients, objects and random numbers of eager execution."""
+
+import pytest
+import torch
+from torch import nn
+
+import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.exc import Unsupported
+from dynamo_lite.testing import CompileCounterWithBackend, differences
+
+LINEAR, OTHER = nn.Linear(3, 3), nn.Linear(3, 3)
+
+
+def statement(x):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = x - 1
+    return y.sin()
+
+
+def without_else(x):
+    if x.sum() > 0:
+        x = x * 2
+    return x + 1
+
+
+def leaves_its_argument(x):
+    if x.sum() > 0:
+        x = x * 2
+    return x
+
+
+def leaves_one_of_two(x):
+    y = x * 2
+    z = x * 3
+    w = y if x.sum() > 0 else z
+    return w, y, w + 1
+
+
+def early_returns(x):
+    if x.sum() > 0:
+        return x + 1
+    y = x * 2
+    if y.sum() < -10:
+        return y
+    return y.exp()
+
+
+def in_a_loop(x):
+    for _ in range(3):
+        if x.sum() > 0:
+            x = x - 1
+        else:
+            x = x + 2
+    return x
+
+
+def chooses_numbers(x):
+    n, scale, found = 1, 0.1, False
+    if x.sum() > 0:
+        n, scale, found = 2, 0.3, True
+    y = x * n * scale
+    if found:
+        y = y + 1
+    return y
+
+
+def chooses_an_int(x):
+    n = 1
+    if x.sum() > 0:
+        n = 2
+    return x * n
+
+
+def expression_on_the_stack(x):
+    return torch.add(x, x * 2 if x.sum() > 0 else x.cos(), alpha=2)
+
+
+def conjunction(x):
+    if x.sum() > 0 and x.max() < 5:
+        return x + 1
+    return x - 1
+
+
+def value_of_and(x):
+    return x + (x.sum() > 0 and x.max() < 5)
+
+
+def number_of_a_tensor(x):
+    n = x.sum().item()
+    if n > 3:
+        return x * 2
+    return x.cos()
+
+
+def in_a_callee(x):
+    return early_returns(early_returns(x)) * 2
+
+
+def within_try(x):
+    try:
+        y = x + 1 if x.mean() > 0 else x + 2
+    except ValueError:
+        y = x
+    return y
+
+
+def fresh_values_and_views(x):
+    y = x.clone()
+    if x.mean() > 0:
+        y = y + 1
+    return y.view(-1), y
+
+
+def old_value_is_kept(x):
+    y = x * 2
+    old = y
+    if x.mean() > 0:
+        y = y + 1
+    return y.sin(), old
+
+
+def same_object_twice(x):
+    y = z = x * 0
+    if x.mean() > 0:
+        y = z = x + 1
+    return y + 1, z + 2
+
+
+def one_element_of_a_row(x):
+    return x * 2 if x[:1] > 0 else x * 3
+
+
+def new_tensors_changed(x):
+    y = torch.zeros(3)
+    if x.mean() > 0:
+        y = torch.ones(3)
+        y.mul_(3)
+    return x + y
+
+
+STRICTER = ("leaves_one_of_two", "same_object_twice")
+"""Whose sides give gradients to different tensors."""
+
+WHOLE = {f.__name__: f for f in list(globals().values()) if getattr(f, "__module__", "") == __name__}
+"""Captured whole with gradients and without."""
+
+
+def containers(x):
+    a, b = (x + 1, [x * 2]) if x.mean() > 0 else (x - 1, [x * 3])
+    return a + b[0]
+
+
+def draws(x):
+    y = nn.functional.dropout(x, 0.5) if x.mean() > 0 else x.relu()
+    return y + torch.rand(3)
+
+
+def layers(x):
+    return LINEAR(x) if x.mean() > 0 else OTHER(x)
+
+
+WITHOUT_GRADIENTS = {f.__name__: f for f in (containers, draws, layers)}
+WITHOUT_GRADIENTS |= {name: WHOLE.pop(name) for name in STRICTER}
+
+
+def loop_until(x):
+    while x.sum() < 10:
+        x = x + 5
+    return x
+
+
+def changes_a_list(x):
+    found = []
+    for i in range(3):
+        if x[i] > 0:
+            found.append(x[i])
+    return torch.stack(found) if found else x
+
+
+def changes_a_tensor(x):
+    y = x + 1
+    if x.mean() > 0:
+        y.mul_(2)
+    return y
+
+
+def writes_to_one_of_two(x):
+    y = x.detach()
+    if x.mean() > 0:
+        y = x + 1
+    y.detach().add_(1)
+    return y
+
+
+def returns_views(x):
+    y = x
+    if x.mean() > 0:
+        y = x + 1
+    return y.view(-1)
+
+
+def asks_which(x):
+    y = x
+    if x.mean() > 0:
+        y = x + 1
+    return y is x, y * 2
+
+
+def other_sizes(x):
+    return x[:2] + 1 if x.mean() > 0 else x + 1
+
+
+def other_strides(x):
+    y = x.expand(3, 3)
+    return y + 1 if x.mean() > 0 else (y.t().contiguous() + 1).t()
+
+
+def other_dtypes(x):
+    return x.double() if x.mean() > 0 else x * 2
+
+
+def other_kinds(x):
+    y = None if x.mean() > 0 else x + 1
+    return x if y is None else y
+
+
+def bound_on_one_side(x):
+    if x.mean() > 0:
+        y = x + 1
+    try:
+        return y
+    except UnboundLocalError:
+        return x
+
+
+def iterates(x):
+    numbers = iter([1.0, 2.0, 3.0])
+    y = x + next(numbers) if x.mean() > 0 else x
+    return y + next(numbers)
+
+
+BREAKS = {
+    f.__name__: f
+    for f in (
+        *(loop_until, changes_a_list, changes_a_tensor, writes_to_one_of_two, returns_views, asks_which),
+        *(other_sizes, other_strides, other_dtypes, other_kinds, bound_on_one_side, iterates),
+    )
+}
+
+
+def inputs(grad):
+    return [(n * torch.ones(3)).requires_grad_(grad) for n in (1.0, -1.0, -10.0, 7.0)]
+
+
+def outcome(fn, x):
+    """The results, which of them are the argument, strides, gradients, the argument afterwards, the next random number."""
+    torch.manual_seed(3)
+    for p in (*LINEAR.parameters(), *OTHER.parameters()):
+        p.grad = None
+    result = fn(x)
+    results = result if isinstance(result, tuple) else (result,)
+    tensors = [t for t in results if isinstance(t, torch.Tensor)]
+    if any(t.requires_grad for t in tensors):
+        sum(t.sum() for t in tensors if t.requires_grad).backward()
+    grads = [t.grad for t in (x, *LINEAR.parameters(), *OTHER.parameters())]
+    kinds = [(t is x, t.stride(), t.requires_grad, t.is_leaf) for t in tensors]
+    return results, kinds, grads, x.detach(), torch.rand(2)
+
+
+def check(fn, grad, backend="eager", **options):
+    """Compare calls with each input with eager execution; how many graphs were compiled."""
+    dynamo_lite.reset()
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, **options)
+    for x, y in zip(inputs(grad), inputs(grad), strict=True):
+        assert not list(differences(outcome(fn, x), outcome(compiled, y), tol=1e-6))
+    return counter.frame_count
+
+
+@pytest.fixture(autouse=True)
+def numbers_in_graphs():
+    with config.patch(capture_scalar_outputs=None):
+        yield
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole(name, grad):
+    assert check(WHOLE[name], grad, fullgraph=True) == 1
+    assert check(WHOLE[name], grad, "aot_eager", fullgraph=True) == 1
+
+
+@pytest.mark.parametrize("choice", ["cond", "where"])
+@pytest.mark.parametrize("name", {**WHOLE, **WITHOUT_GRADIENTS})
+def test_choices(name, choice):
+    with config.patch(capture_branches=choice), torch.no_grad():
+        assert check({**WHOLE, **WITHOUT_GRADIENTS}[name], False, fullgraph=True) == 1
+
+
+@pytest.mark.parametrize("name", WITHOUT_GRADIENTS)
+def test_whole_without_gradients(name):
+    with torch.no_grad():
+        assert check(WITHOUT_GRADIENTS[name], False, "aot_eager", fullgraph=True) == 1
+    with config.patch(capture_branches=True):
+        assert check(WITHOUT_GRADIENTS[name], True) >= 1
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", BREAKS)
+def test_breaks(name, grad):
+    with config.patch(capture_branches=True):
+        check(BREAKS[name], grad)
+    with pytest.raises((Unsupported, AttributeError)):
+        dynamo_lite.compile(BREAKS[name], backend="eager", fullgraph=True)(inputs(grad)[0])
+
+
+@pytest.mark.parametrize("name", ["statement", "leaves_its_argument", "in_a_loop", "chooses_an_int", "chooses_numbers"])
+def test_inductor(name):
+    assert check(WHOLE[name], True, "inductor", fullgraph=True) == 1
+
+
+def test_a_backend_that_cannot_take_it_gets_a_break():
+    """AOTAutograd refuses a `cond` whose results have gradients in one memory."""
+    with config.patch(capture_branches=True):
+        assert check(containers, True, "aot_eager") > 1
+
+
+def test_partial_graphs_break_by_default():
+    assert check(statement, False) == 3
+
+
+def test_where_is_for_few_elements_that_cannot_raise():
+    def operators(fn, x):
+        dynamo_lite.reset()
+        counter = CompileCounterWithBackend("eager")
+        dynamo_lite.compile(fn, backend=counter, fullgraph=True)(x)
+        (graph,) = counter.graphs
+        return {getattr(node.target, "__name__", node.target) for node in graph.graph.nodes if "call" in node.op}
+
+    assert {"where"} < operators(statement, torch.ones(3)) and "cond" not in operators(statement, torch.ones(3))
+    assert "cond" in operators(statement, torch.ones(300, 300))
+    assert "cond" in operators(lambda x: x // 2 if x.sum() > 0 else x, torch.ones(3, dtype=torch.int64))
+    assert "cond" in operators(statement, torch.ones(3, requires_grad=True))
+
+
+def test_the_error_names_the_branch_and_the_reason():
+    with pytest.raises(
+        Unsupported, match=r"(?s)the sides leave tensors of other shape.*x\[:2\] \+ 1 if x.mean\(\) > 0"
+    ):
+        dynamo_lite.compile(other_sizes, backend="eager", fullgraph=True)(torch.ones(3))
