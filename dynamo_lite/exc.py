@@ -95,7 +95,7 @@ BREAKS: dict[str, BreakKind] = {
         1,
         "data-dependent branch",
         "which side runs depends on tensor data, which is unknown during capture",
-        "set config.capture_branches = True, use torch.where or torch.cond, or move the test out of the compiled function",
+        "use torch.where or torch.cond, set config.capture_branches = True, or move the test outside",
     ),
     "data-dependent-operator": BreakKind(
         2,

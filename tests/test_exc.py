@@ -63,7 +63,8 @@ def test_message_with_line_and_caret():
         "    if b.sum() < 0:\n"
         "       ^^^^^^^^^^^\n"
         "  why: which side runs depends on tensor data, which is unknown during capture\n"
-        "  do:  set config.capture_branches = True, use torch.where or torch.cond, or move the test out of the compiled function\n"
+        "  do:  use torch.where or torch.cond, set config.capture_branches = True, or move the test outside\n"
+        "  set: dynamo_lite.config.capture_branches = True, or DYNAMO_LITE_CAPTURE_BRANCHES=1\n"
         "  see: docs/breaks.md#dl001 (python -m dynamo_lite explain DL001)"
     )
     error.origin = UserFrame("model.py", 5, "forward", "    b = load()")
@@ -80,7 +81,7 @@ def test_caret_counts_characters_and_stops_at_the_end_of_the_line():
     caret = format_break("data-dependent-branch", "", [UserFrame("m.py", 1, "f", line, start, 4, 3)]).split("\n")[3]
     assert caret == "    " + " " * len('é = f("ü", ') + "^" * len("b.sum(),")
     unknown = format_break("data-dependent-branch", "", [UserFrame("no such file", 1, "f")])
-    assert len(unknown.split("\n")) == 5
+    assert len(unknown.split("\n")) == 6
 
 
 @pytest.mark.parametrize("slug", BREAKS)
