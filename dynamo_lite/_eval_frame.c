@@ -200,6 +200,18 @@ module_store_hashed(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+module_is_stored_under(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *dict, *key;
+    Py_ssize_t hash;
+    if (!PyArg_ParseTuple(args, "O!On", &PyDict_Type, &dict, &key, &hash)) {
+        return NULL;
+    }
+    PyObject *value = _PyDict_GetItem_KnownHash(dict, key, hash);
+    return value == NULL && PyErr_Occurred() ? NULL : PyBool_FromLong(value != NULL);
+}
+
 /* The beginning of the objects of `Modules/_collectionsmodule.c`, which no header has; unchanged since 3.5. */
 typedef struct {
     PyObject_VAR_HEAD
@@ -283,6 +295,8 @@ static PyMethodDef module_methods[] = {
      "program_collects() -> bool\n\nDoes the program collect garbage? During an analysis nobody does."},
     {"store_hashed", module_store_hashed, METH_VARARGS,
      "store_hashed(dict, key, hash, value)\n\ndict[key] = value, without a call of hash(key)."},
+    {"is_stored_under", module_is_stored_under, METH_VARARGS,
+     "is_stored_under(dict, key, hash) -> bool\n\nWhether the dict has the key where one with this hash is looked for; hash(key) is not called."},
     {"deque_has_changed", module_deque_has_changed, METH_O,
      "deque_has_changed(iterator) -> bool\n\nWhether the deque of a deque's iterator has changed since: next(iterator) raises RuntimeError."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,

@@ -53,11 +53,13 @@ from dynamo_lite.variables.protocol.hashing import (
     NumberKey,
     UserKey,
     check_address,
+    guard_stored_hashes,
     is_constant_key,
     key_of,
     key_tracker,
     known_key,
     number_key,
+    refuse_collisions,
     runs_program,
 )
 from dynamo_lite.variables.protocol.native import (
@@ -132,6 +134,8 @@ class DictVariable(NativeVariable):
             items[key] = tr.wrap(real, tr.source(*node)) if value is None else value
         if len(items) != len(pairs):
             unsupported("unhashable-key", "a table with keys that have become equal")
+        if self.base is dict:
+            guard_stored_hashes(tr, self.value, source, items)
         self.original = dict(items)
         for key, (deleted, value) in self.pending.items():
             if numbers:
@@ -447,6 +451,7 @@ class DictVariable(NativeVariable):
 
     def emit_stores(self, cg: Codegen, pairs: Any) -> None:
         """Store (host key, value) pairs past any `__setitem__` of a subclass."""
+        refuse_collisions(self.__dict__.get("items", ()))
         for key, value in pairs:
             if type(key) is UserKey and self.base is dict:
                 emit_call(cg, store_hashed, self, key.vt, ConstantVariable(key.hash), value)

@@ -33,11 +33,13 @@ from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.hashing import (
     UserKey,
     check_address,
+    guard_stored_hashes,
     is_constant_key,
     key_of,
     key_tracker,
     known_hash,
     known_key,
+    refuse_collisions,
     runs_program,
 )
 from dynamo_lite.variables.protocol.native import (
@@ -114,6 +116,8 @@ class SetVariable(NativeVariable):
                 unsupported("unhashable-key", "a table with keys that have become equal")
             if any(map(operator.is_not, items, keys)):
                 self.loaded = keys
+            if type(real) is base:
+                guard_stored_hashes(tr, real, source, keys)
         self.original = frozenset(items)
         return items
 
@@ -266,6 +270,7 @@ def emit_elements(cg: Codegen, function: object, self: SetVariable, keys: Iterab
 
 def _emit_objects(cg: Codegen, keys: list[Any]) -> None:
     """Push a list of the objects of host keys; or a dict, whose hashes a set takes over, if they were computed by the program."""
+    refuse_collisions(keys)
     elements = list(map(key_tracker, keys))
     if not any(map(runs_program, keys)):
         emit_list(cg, elements)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import unsupported
+from dynamo_lite._eval_frame import is_stored_under
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.guards.ir import PYTHON
 from dynamo_lite.isa.typeobject import lookup
 
 from .abstract import is_true, richcompare, type_name
@@ -24,6 +26,8 @@ from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
 from .native import host_value, same_or_equal
 
 if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
+    from dynamo_lite.guards.ir import GuardNode
     from dynamo_lite.interp.frame import Frame
 
 
@@ -49,12 +53,13 @@ class Key:
 class UserKey:
     """A key whose class defines `__hash__` and `__eq__`: these are called as CPython's tables call them."""
 
-    __slots__ = ("hash", "tx", "vt")
+    __slots__ = ("hash", "made_at", "tx", "vt")
 
     def __init__(self, tx: Frame, vt: VariableTracker, hash_: int) -> None:
         self.tx = tx
         self.vt = vt
         self.hash = hash_
+        self.made_at = tx.tr.thread.failing_step()
 
     def __hash__(self) -> int:
         return self.hash
@@ -232,11 +237,54 @@ def runs_program(key: Any) -> bool:
 
 def known_hash(key: Any) -> int | None:
     """The hash of the object for which a host key stands, if it is computed by the program; None if it is not, or not known."""
-    if not runs_program(key):
+    if type(key) is UserKey:
+        return key.hash
+    if type(key) is not Key or type(key.host) is not tuple or not runs_program(key):
         return None
-    parts = key.host if type(key) is Key else (key,)
-    known = all(is_constant_key(part) or known_hash(part) is not None for part in parts)
-    return hash(key) if known and (type(key) is UserKey or type(key.host) is tuple) else None
+    is_known = all(is_constant_key(part) or known_hash(part) is not None for part in key.host)
+    return key.hash if is_known else None
+
+
+def refuse_collisions(keys: Iterable[Any]) -> None:
+    """Break before the program has put a second key with one hash into a table that has to be made: the real one would call `__eq__` again,
+    which need not say what it said."""
+    seen: set[int] = set()
+    for key in keys:
+        number = hash(key) if type(key) is UserKey or is_constant_key(key) else None
+        if type(key) is UserKey and number in seen:
+            error = Unsupported("unhashable-key", f"{type_name(key.vt)} objects with one hash")
+            error.break_step = key.made_at
+            raise error
+        if number is not None:
+            seen.add(number)
+
+
+class StoredHashes:
+    """Guard: the keys of a dict, or the elements of a set, are stored under these hashes (None: any), which the objects need not have any
+    more."""
+
+    def __init__(self, hashes: Sequence[int | None]) -> None:
+        self.hashes = hashes
+
+    def __call__(self, real: Any) -> bool:
+        if type(real) in (set, frozenset):
+            real = dict.fromkeys(real)  # takes the hashes over
+        pairs = zip(dict.keys(real), self.hashes, strict=True)
+        return all(number is None or is_stored_under(real, key, number) for key, number in pairs)
+
+
+def guard_stored_hashes(tr: Trace, real: Any, source: GuardNode, keys: Iterable[Any]) -> None:
+    """Hold that a real table has stored the keys under the hashes that the program computes for them now. Two with one hash would have to
+    be compared, which only the program may do."""
+    hashes = [known_hash(key) for key in keys]
+    known = [number for number in hashes if number is not None]
+    if not known or len(set(known)) != len(known):
+        return
+    stored = StoredHashes(hashes)
+    if not stored(real):
+        unsupported("unhashable-key", "a table with a key whose hash has changed since")
+    tr.heap.bind_to_process("the hash of an object of the program")
+    tr.guard(source, PYTHON, stored)
 
 
 def is_constant_key(key: object) -> bool:
