@@ -987,3 +987,48 @@ def test_the_finalizer_of_a_tensor_subclass_runs(make):
         result, after = compiled(torch.zeros(2))
         assert after == len(log) == 1
         assert result.tolist() == [0, 0]
+
+
+class Watched:
+    pass
+
+
+@torch.compiler.disable
+def _watched(events):
+    thing = Watched()
+    weakref.finalize(thing, events.append, "died")
+    return thing
+
+
+@torch.compiler.disable
+def _fail(events):
+    events.append("raises")
+    raise KeyError
+
+
+PARTLY_DONE = {
+    "call": lambda events: print(_watched(events), _fail(events)),
+    "list": lambda events: [_watched(events), _fail(events)],
+    "subscript": lambda events: {}.__setitem__(_watched(events), [1, _fail(events)]),
+}
+
+
+@pytest.mark.parametrize("name", PARTLY_DONE)
+def test_an_unfinished_expression_dies_with_the_exception(without_collector, name):
+    """Also behind two graph breaks in it: the frames of the traceback lead to that of the new code."""
+    expression = PARTLY_DONE[name]
+
+    def f(x, events):
+        x = x + 1
+        try:
+            expression(events)
+        except KeyError:
+            events.append("handled")
+        return x + 1
+
+    with dynamo_lite.config.patch(capture_pure_python=True):
+        compiled = dynamo_lite.compile(f, backend="eager")
+        for run in (f, compiled, compiled):
+            events = []
+            run(torch.ones(2), events)
+            assert events == ["raises", "died", "handled"]

@@ -9,7 +9,7 @@ of the new code are those of the original.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from sys import intern
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -321,12 +321,7 @@ class Codegen:
         """Drop references whose objects the program would see alive while the breaking instruction runs: arguments (those in `needed` are
         in locals of their own by now), and objects that only building and storing needed. Operands that are not in `after`, since no resume
         function uses them, are dropped when the instruction consumes them."""
-        names = {self.loaded[id(vt)] for vt in needed if id(vt) in self.loaded}
-        temporary = [f"__dl_{i}" for i in range(1, self.names + 1)]
-        for name in [*self.parameters(), *temporary]:
-            if name not in names:
-                self.asm.load_const(None)
-                self.asm.store_fast(name)
+        self.release_variables({self.loaded[id(vt)] for vt in needed if id(vt) in self.loaded})
         self.sources.clear()
         self.needed_after = {id(vt) for vt in after}
         # Two variables with one object are two references to it.
@@ -335,6 +330,14 @@ class Codegen:
             for _ in range(count - 1):
                 self.asm.load_fast(name)
                 self.asm.store_fast(self.new_local())
+
+    def release_variables(self, needed: Collection[str] = ()) -> None:
+        """Have the other variables of the new code refer to nothing."""
+        temporary = [f"__dl_{i}" for i in range(1, self.names + 1)]
+        for name in [*self.parameters(), *temporary]:
+            if name not in needed:
+                self.asm.load_const(None)
+                self.asm.store_fast(name)
 
     def load_operand(self, vt: VariableTracker, again: bool) -> None:
         """Push an operand of the breaking instruction; it is in nobody else's hands unless it is needed `again` or later."""

@@ -276,6 +276,8 @@ class BreakEmitter:
             if depth:
                 asm.build_list(count)
                 moved = function + self._save_results(1)
+        if mode == "raise":
+            cg.release_variables()  # the frame lives on: it has called those of the traceback
         asm.call(2 + count)
         asm.return_value()
 
