@@ -1,4 +1,4 @@
-"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--changes] [--signals] [--weakrefs]
+"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--data] [--changes] [--signals] [--weakrefs]
 [--limits] [--observations] [--first I] [--jobs J] [--json FILE]`.
 
 Program number I of seed S is always the same; batches run in subprocesses, so that a crash costs one program and is reported with
@@ -55,6 +55,11 @@ def worker(options):
         import torch
 
         torch.set_num_threads(1)
+    if options.data:
+        from dynamo_lite.config import config
+
+        config.capture_branches = True
+        config.capture_scalar_outputs = config.capture_dynamic_output_shape_ops = None
     with open(options.out, "a") as out:
 
         def say(**record):
@@ -111,7 +116,9 @@ def batch(options, first, count):
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as out:
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz", "--worker", "--seed", str(options.seed)]
         command += ["--first", str(first), "--count", str(count), "--shrink", str(options.shrink), "--out", out.name]
-        command += [f"--{mode}" for mode in ("tensors", "observations", *grammar.MODES) if getattr(options, mode)]
+        command += [
+            f"--{mode}" for mode in ("tensors", "data", "observations", *grammar.MODES) if getattr(options, mode)
+        ]
         environment = {**os.environ, "PYTHONHASHSEED": "0", "DYNAMO_LITE_CACHE": "0"}
         done = subprocess.run(
             command,
@@ -163,6 +170,11 @@ def main():
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="index of the first program")
     parser.add_argument("--tensors", action="store_true", help="with tensors among the arguments")
+    parser.add_argument(
+        "--data",
+        action="store_true",
+        help="branches, numbers and sizes that data decide are part of graphs wherever they can be",
+    )
     parser.add_argument("--observations", action="store_true", help="one look at A, at B and at A again")
     for mode in grammar.MODES:
         parser.add_argument(f"--{mode}", action="store_true", help=grammar.MODES[mode])
@@ -206,6 +218,7 @@ def main():
         "first": options.first,
         "programs": ran,
         "tensors": options.tensors,
+        "data": options.data,
         "observations": options.observations,
         "modes": chosen_modes(options),
         "failures": [{k: f[k] for k in ("index", "problem", "text")} for f in failures],

@@ -94,12 +94,35 @@ class Tensors(Chooser):
             [f"{t}.{self.pick(TRUTHS)}", f"bool({t}.{self.pick(TRUTHS)})", f"{t} is {other}", f"{t}.sum() > {other}[0]"]
         )
 
+    def branch(self, s, t):
+        """A branch on data, in one of the ways that people write them."""
+        condition = f"{t}.{self.pick(['sum() > 0', 'max() < 2', 'any()', 'mean() >= 0.5', '[0] > 1'])}"
+        one, other = self.e_tensor(s, 1), self.e_tensor(s, 1)
+        name = self.fresh("t")
+        form = self.choose(4)
+        if form == 0:
+            self.put(f"{name} = {one} if {condition} else {other}")
+        elif form == 1:
+            self.put(f"{name}, n = {t}, 1")
+            self.put(f"if {condition}: {name}, n = {one}, 2")
+            self.put(f"{name} = {name} * n")
+        elif form == 2:
+            self.put(f"if {condition}: {name} = {one}")
+            self.put(f"else: {name} = {other}")
+        else:
+            self.put(f"{name} = {t}")
+            self.put(f"for _ in range({self.choose(3)}):")
+            self.put(f"    {name} = {name} * 2 if {name}.sum() < 3 and {condition} else {name} - 1")
+        s.add("tensor", name)
+
     def s_tensor(self, s):
         t = self.variable(s, "tensor", "torch.ones(3)")
         e = lambda kind="int": getattr(self, "e_" + kind)(s, 1)  # noqa: E731
         own = [n for n in s.names["tensor"] if n in s.own]
-        form = self.choose(16)
-        if form < 3:
+        form = self.choose(18)
+        if form >= 16:
+            self.branch(s, t)
+        elif form < 3:
             name = self.fresh("t")
             self.put(f"{name} = {self.e_tensor(s, 2)}")
             s.add("tensor", name)
