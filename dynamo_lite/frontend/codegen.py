@@ -29,7 +29,7 @@ from dynamo_lite.variables.objects.traceback_object import hold_frames
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 
 from .finalizers import held_at_break
-from .graph_break import BreakEmitter, operand_count
+from .graph_break import BreakEmitter, is_unbound, operand_count
 from .graph_call import GraphCallSite
 from .replay import Replay
 from .resume_call import is_constant_value, is_null, load_suspended, state_of
@@ -273,7 +273,7 @@ class Codegen:
                 frame.needs_real_frame("frame-introspection", "a graph break in a function that looks at its own frame")
         leaf = frames[-1]
         instr = leaf.lifted.instrs[leaf.cur]
-        if instr.op in _BINDING:
+        if instr.op in _BINDING and not is_unbound(leaf, instr):
             return self._finish_binding(frames)
         n = operand_count(instr)
         if instr.op in _GLOBAL_OPS and leaf.globals is not frames[0].globals:

@@ -74,7 +74,13 @@ OPERANDS: dict[Op, Any] = {
     Op.CALL_INTRINSIC: 1,
     Op.CHECK_EXC_MATCH: 2,
     Op.WITH_EXCEPT_START: 0,
+    Op.DELETE_FAST: 0,  # of an unbound variable
 }
+
+
+def is_unbound(frame: Frame, instr: Instr) -> bool:
+    """Whether the instruction deletes a variable that is not bound, and raises."""
+    return instr.op is Op.DELETE_FAST and frame.locals[instr.arg] is None
 
 
 def operand_count(instr: Instr) -> int:
@@ -103,6 +109,11 @@ class BreakEmitter:
         if handled is not None:
             self._establish(handled)
         asm.set_location(*instr.pos)
+        if instr.op is Op.DELETE_FAST:
+            name = self.frames[-1].lifted.local_names[instr.arg]
+            asm.load_const(None)
+            asm.store_fast(name)
+            asm.delete_fast(name)  # unbound from here on
         if guarded:
             asm.begin_try(failed)
         for i, entry in enumerate(operands):
@@ -116,7 +127,10 @@ class BreakEmitter:
             if instr.op is Op.WITH_EXCEPT_START:
                 instr = self._with_except_start(instr)
             single = _without_pair(instr)
-            asm.emit_op(single.op, single.arg)
+            if instr.op is Op.DELETE_FAST:
+                asm.delete_fast(name)
+            else:
+                asm.emit_op(single.op, single.arg)
             if self._tests_result():
                 asm.emit_op(Op.TO_BOOL, None)
             if guarded:

@@ -427,3 +427,44 @@ def test_generator_that_has_not_started_keeps_what_its_closure_needs():
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
         made = wrapped(program)(torch.ones(2))
     assert [t.tolist() for t in made] == [[2.0, 2.0]]
+
+
+def deletes(x, found):
+    x.mul_(2)
+    del y  # noqa: F821
+    y = 1  # noqa: F841
+
+
+def deletes_inside(x, found):
+    def inner(found):
+        found.append(x * 2)
+        del found
+        del found  # noqa: F821
+
+    x.add_(1)
+    inner(found)
+
+
+def deletes_within_finally(x, found):
+    x.mul_(2)
+    try:
+        del y  # noqa: F821
+    finally:
+        found.append(x + 1)
+    y = 1  # noqa: F841
+
+
+@pytest.mark.parametrize("f", [deletes, deletes_inside, deletes_within_finally])
+def test_deleting_an_unbound_variable_behind_operators(f):
+    def outcome(run):
+        x, found, lines = torch.ones(2), [], []
+        with pytest.raises(UnboundLocalError) as raised:
+            run(x, found)
+        place = raised.value.__traceback__
+        while place is not None:
+            lines.append((place.tb_frame.f_code.co_name, place.tb_lineno))
+            place = place.tb_next
+        return str(raised.value), [x.tolist(), [t.tolist() for t in found]], lines[1:]
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    assert outcome(compiled) == outcome(compiled) == outcome(f)

@@ -7,7 +7,8 @@ import operator
 import pytest
 
 from dynamo_lite.config import config
-from tests.helpers.capturing import uncaptured, wrapped
+from tests.helpers.capturing import captured, uncaptured, wrapped
+from tests.helpers.differential import program
 from tests.helpers.program_texts import agrees
 
 VALUES = (4, 2, 1, 3, 0, -1, 6)
@@ -309,3 +310,20 @@ def test_floats_that_are_infinite_for_some_ints(numbers):
         compiled = wrapped(of_infinities)
         for k in numbers:
             assert compiled(k) == of_infinities(k), k
+
+
+ONE_OPERAND = """
+    a // 3; a % 3; a ** 2; a << 1; a >> 1; ~a; abs(a); -a; min(a, 3); max(a, 3); round(a / 3); int(a * 0.5); a / 3; float(a)
+    a & 5; a | 0; a | 6; a ^ 0; a ^ 3; a & -1; a & a; divmod(a, 4)[1]; math.floor(a / 2); math.sqrt(abs(a)); a.bit_length()
+    a * 0.1; a & 3; a & 1; a * a; 7 - a; 7 & a
+    bool(a & 1); a % 2 == 1; a // -3; a % -3; pow(a, 2, 5); (a + 1) * (a - 1); math.gcd(a, 4); round(a, -1); a.conjugate()
+"""
+
+
+@pytest.mark.parametrize("text", [text.strip() for text in ONE_OPERAND.replace("\n", ";").split(";") if text.strip()])
+def test_a_number_compared_with_itself(text):
+    questions = "b, b > b, b < c, b == c, b >= c, c <= b, b != c, min(b, c) == b, b > c, not b < b"
+    f = program(f"b = {text}; c = {text}; return {questions}", ["a"], {"math": math})
+    compiled = captured(f)
+    for a in (5, 6, 7, 12, -4, 100, 3, 2, 1, 0, 30, 41):
+        assert compiled(a) == f(a)

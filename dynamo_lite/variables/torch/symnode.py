@@ -51,6 +51,7 @@ _TOTAL = frozenset(
     {operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs, numpy_number}
 )
 _QUOTIENTS = frozenset({operator.floordiv, operator.mod})
+_BITWISE = frozenset({operator.and_, operator.or_, operator.xor})
 _PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
 
 
@@ -227,6 +228,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return _with_complex(tx, function, trackers)
     if any(type(o) is SymValue and type(o.sym) is not torch.SymBool for o in operands):
         operands = [int(o) if type(o) is bool else o for o in operands]
+    if function in _BITWISE and any(type(o) is SymValue and type(o.sym) is torch.SymInt for o in operands):
+        return _bitwise(tx, function, trackers, operands)
     # The quotient of floats is no floor of a division: the algebra rounds differently, and fails at infinities.
     if any(isinstance(o, FloatValue) or (function in _QUOTIENTS and _is_float(o)) or _is_huge(o) for o in operands) or (
         function is operator.pow and _is_float_that_varies(operands[0])
@@ -251,6 +254,19 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     if type(hint) is int and not -UNBOUNDED < hint < UNBOUNDED:
         return with_present_numbers(tx, function, trackers)  # the algebra has infinities there
     return from_number(result, ("call", function, tuple(operands)))
+
+
+def _bitwise(
+    tx: Frame, function: Callable[..., Any], trackers: tuple[VariableTracker, ...], operands: list[Any]
+) -> VariableTracker:
+    """`&`, `|` or `^` of ints. The algebra knows nothing of them, not even that such a number is not above itself (torch 2.13 has
+    `(s ^ 0) > (s ^ 0)` for true). The low bits of a number are a remainder; other results are constants."""
+    for vt, mask in zip(trackers, operands[::-1], strict=True):
+        if function is operator.and_ and type(mask) is int and mask >= 0 and not mask & mask + 1:
+            return apply_number_function(tx, operator.mod, vt, ConstantVariable(mask + 1))
+        if mask == (-1 if function is operator.and_ else 0) and type(mask) is int:
+            return apply_number_function(tx, operator.pos, vt)
+    return fold(tx, function, [specialized(vt) for vt in trackers], {})
 
 
 def _with_complex(tx: Frame, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]) -> VariableTracker:
