@@ -90,8 +90,8 @@ class Config(AcceptedKeys):
     allow_unspec_int_on_nn_module: bool = False  # overrides the previous key for ints
     symbolic_effort: int | None = 10_000  # nodes of expressions evaluated about sizes; then facts are taken as asked
     # Off, on, or None, automatic: under fullgraph, and elsewhere as long as nothing in Python needs the number or the size
-    capture_scalar_outputs: bool | None = False  # .item() becomes a graph value instead of a break
-    capture_dynamic_output_shape_ops: bool | None = False  # nonzero() and the like become graph nodes instead of breaks
+    capture_scalar_outputs: bool | None = None  # .item() becomes a graph value instead of a break
+    capture_dynamic_output_shape_ops: bool | None = None  # nonzero() and the like become graph nodes instead of breaks
 
     # Capture
     capture_checks: bool = (

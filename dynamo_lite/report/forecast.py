@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dynamo_lite.config import config
 from dynamo_lite.exc import BREAKS
 from dynamo_lite.interp.ops import NULL, OPS, not_followed
 from dynamo_lite.isa import NO_TARGET, Instr, Lifted, LiftError, Op, lift, stack_effect
@@ -101,6 +102,9 @@ class KnownVariable(StaticVariable):
             tx.end(slug, support.context or qualified(callee).removeprefix("torch._C."), self.is_likely)
         elif support.how == INLINED:
             tx.look_inside(callee)
+        number = _number(callee, args, self.is_likely)
+        if number is not None:
+            return number
         if _is_compiler(callee):
             return self._compile(tx, args)
         if isinstance(callee, type):
@@ -143,6 +147,14 @@ class StaticInstance(StaticVariable):
             return _tensor_method(name)
         found = inspect.getattr_static(self.cls, name, UNKNOWN)
         return KnownVariable(found) if isinstance(found, _METHODS) else UNKNOWN
+
+
+@dataclass(frozen=True)
+class StaticNumber(StaticVariable):
+    """A number that tensor data decide, or a range of that length: a value of the graph until Python needs it."""
+
+    is_likely: bool = False
+    is_range: bool = False
 
 
 @dataclass(frozen=True)
@@ -300,15 +312,21 @@ class StaticFrame:
         """Apply the effect of an instruction on the depth of the stack. Arithmetic with a tensor gives one; other results are unknown."""
         op = instr.op
         tensor = next((v for v in self.stack[-2:] if v is not NULL and v.is_tensor), None)
-        if op is Op.TO_BOOL and self.stack[-1].is_tensor and side_that_goes_on(self.lifted, self.cur) is None:
-            self.end("data-dependent-branch", "Tensor", self.stack[-1].is_likely)
+        number = next((v for v in self.stack[-2:] if isinstance(v, StaticNumber) and not v.is_range), None)
+        if op is Op.TO_BOOL and side_that_goes_on(self.lifted, self.cur) is None:
+            if self.stack[-1].is_tensor:
+                self.end("data-dependent-branch", "Tensor", self.stack[-1].is_likely)
+            elif self.stack[-1] is number and number is not None:
+                self.end("data-dependent-size", "a branch on a number of a tensor", number.is_likely)
+        if op is Op.GET_ITER and isinstance(self.stack[-1], StaticNumber) and self.stack[-1].is_range:
+            self.end("data-dependent-size", "the number of turns of a loop", self.stack[-1].is_likely)
         effect = stack_effect(instr, False)
         _adjust(self.stack, effect)
         if op in _TYPES:
             self.stack[-1] = StaticInstance(_TYPES[op])
         elif effect <= 0 and self.stack and op not in _NO_RESULT:
-            is_arithmetic = tensor is not None and op in (Op.BINARY, Op.COMPARE, Op.UNARY)
-            self.stack[-1] = tensor if is_arithmetic else UNKNOWN
+            operand = (tensor or number) if op in (Op.BINARY, Op.COMPARE, Op.UNARY) else None
+            self.stack[-1] = UNKNOWN if operand is None else operand
 
     def end(self, slug: str, context: str, is_likely: bool = False) -> None:
         """The current instruction ends the graph; `is_likely`: if its operand is the tensor that it seems to be."""
@@ -509,11 +527,20 @@ def tensor_names() -> frozenset[str]:
 
 def _data_dependence(callee: Any, support: Support, arguments: Sequence[StaticVariable]) -> str:
     """The slug of the break of a call that turns the data of a tensor into Python values or into a shape; or empty."""
+    slug = _data_slug(callee, support, arguments)
+    is_captured = slug in _SETTINGS and callee is not complex and getattr(config, _SETTINGS[slug]) is not False
+    return "" if is_captured else slug
+
+
+def _data_slug(callee: Any, support: Support, arguments: Sequence[StaticVariable]) -> str:
+    """The slug of that break if no setting has the value in the graph."""
     torch = sys.modules.get("torch")
     if torch is None:
         return ""
     if callee in (bool, int, float, complex) and any(argument.is_tensor for argument in arguments):
-        return "data-dependent-operator"
+        return "data-dependent-branch" if callee is bool else "data-dependent-operator"
+    if callee in (bool, hash) and any(isinstance(argument, StaticNumber) for argument in arguments):
+        return "data-dependent-size"
     if (
         isinstance(callee, types.MethodDescriptorType)
         and issubclass(torch.Tensor, callee.__objclass__)
@@ -529,19 +556,35 @@ def _data_dependence(callee: Any, support: Support, arguments: Sequence[StaticVa
 
 
 _SLUG_OF_TAG = {"dynamic_output_shape": "dynamic-shape-operator", "data_dependent_output": "data-dependent-operator"}
+_SETTINGS = {
+    "data-dependent-operator": "capture_scalar_outputs",
+    "dynamic-shape-operator": "capture_dynamic_output_shape_ops",
+}
+
+
+def _number(callee: Any, arguments: Sequence[StaticVariable], is_likely: bool) -> StaticNumber | None:
+    """The number that a call takes out of a tensor, or a range of such a number."""
+    torch, tensor = sys.modules.get("torch"), _tensor_class()
+    if torch is not None and callee in (tensor.item, tensor.equal, tensor.allclose, torch.equal, torch.allclose):
+        return StaticNumber(is_likely)
+    if callee in (int, float, range):
+        found = next((a for a in arguments if a.is_tensor or isinstance(a, StaticNumber)), None)
+        return None if found is None else StaticNumber(found.is_likely, is_range=callee is range)
+    return None
 
 
 # -- library functions
 
-_inside: dict[types.CodeType, tuple[str, str] | None] = {}
+_inside: dict[tuple[types.CodeType, bool | None, bool | None], tuple[str, str] | None] = {}
 
 
 def certain_break(function: types.FunctionType, depth: int) -> tuple[str, str] | None:
     """(slug, context) of a break that every call of a real function meets, if that can be told."""
     code = function.__code__
-    if code in _inside:
-        return _inside[code]
-    _inside[code] = None  # for recursive ones
+    key = code, config.capture_scalar_outputs, config.capture_dynamic_output_shape_ops
+    if key in _inside:
+        return _inside[key]
+    _inside[key] = None  # for recursive ones
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=False))
     space = function.__globals__
 
@@ -559,8 +602,8 @@ def certain_break(function: types.FunctionType, depth: int) -> tuple[str, str] |
     except LiftError:
         return None
     found = next((e for e in frame.events if _is_unavoidable(frame.lifted, e.at)), None)
-    _inside[code] = (found.slug, found.context) if found is not None else None
-    return _inside[code]
+    _inside[key] = (found.slug, found.context) if found is not None else None
+    return _inside[key]
 
 
 def _is_unavoidable(lifted: Lifted, index: int) -> bool:

@@ -7,9 +7,6 @@ import torch
 import dynamo_lite
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
-from tests.helpers.data_dependence import captures_data  # noqa: F401
-
-pytestmark = pytest.mark.usefixtures("captures_data")
 
 
 class Module(torch.nn.Module):

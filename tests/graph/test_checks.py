@@ -12,9 +12,6 @@ from dynamo_lite.graph.core.failure import trace_left
 from dynamo_lite.graph.passes.checks import MAX_FAILURES
 from dynamo_lite.record import STATS, log
 from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend
-from tests.helpers.data_dependence import captures_data  # noqa: F401
-
-pytestmark = pytest.mark.usefixtures("captures_data")
 
 BACKENDS = ["eager", "aot_eager", "inductor"]
 GOOD, BAD, LARGE = torch.tensor([1.0, 2.0]), torch.tensor([-1.0, 2.0]), torch.tensor([1.0, 20.0])

@@ -28,7 +28,9 @@ class StubTrace:
         self.heap = {}
         place = Place(StubTrace.__init__.__code__, 1)
         self.frame = SimpleNamespace(tr=self, code=place.code, lineno=1, place=lambda: place, raises=self.raises)
-        self.thread = SimpleNamespace(frame=self.frame, here=self.here, failing_step=lambda: 0, functions=tuple)
+        self.thread = SimpleNamespace(
+            frame=self.frame, here=self.here, failing_step=lambda: 0, functions=tuple, user_stack=list
+        )
         self.graph = GraphBuilder(self)
         self.state = self.graph.state
         self.n = 0

@@ -182,9 +182,7 @@ def test_a_method_of_an_object_that_may_be_a_tensor_is_no_tensor():
     assert found(source) == []
 
 
-@NEEDS_TORCH
-def test_tensors():
-    source = """
+TENSORS = """
 import torch
 import torch.nn.functional as F
 def f(x, y: torch.Tensor, n: int, s: "torch.Tensor"):
@@ -202,16 +200,53 @@ def f(x, y: torch.Tensor, n: int, s: "torch.Tensor"):
         torch._dynamo.graph_break()
     return "a".strip(), x.unknown(), s.shape[0]
 """
-    assert [(line, slug) for line, _, slug in found(source)] == [
-        (6, "data-dependent-branch"),
-        (8, "data-dependent-branch"),
-        (9, "data-dependent-operator"),
-        (11, "tensor-attribute"),
-        (12, "data-dependent-branch"),
-        (13, "data-dependent-operator"),
-        (15, "dynamic-shape-operator"),
-        (16, "user-requested"),
-    ]
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize("setting", [None, False])
+def test_tensors(setting):
+    with config.patch(capture_scalar_outputs=setting, capture_dynamic_output_shape_ops=setting):
+        seen = [(line, slug) for line, _, slug in found(TENSORS)]
+    with_data = [(9, "data-dependent-operator"), (13, "data-dependent-operator"), (15, "dynamic-shape-operator")]
+    assert seen == sorted(
+        [
+            (6, "data-dependent-branch"),
+            (8, "data-dependent-branch"),
+            (11, "tensor-attribute"),
+            (12, "data-dependent-branch"),
+            (16, "user-requested"),
+            *([] if setting is None else with_data),
+        ]
+    )
+
+
+NUMBERS = {
+    "x.max().item() * 2": None,
+    "x + int(x.max())": None,
+    "x.tolist()": None,
+    "torch.nonzero(x).shape[0]": None,
+    "1 if x.max().item() > 1 else 2": "data-dependent-size",
+    "1 if float(x.max()) + 1 else 2": "data-dependent-size",
+    "[i for i in range(int(x.max()))]": "data-dependent-size",
+    "bool(x.max().item())": "data-dependent-size",
+    "bool(x.max())": "data-dependent-branch",
+}
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize("expression", NUMBERS)
+def test_numbers_from_data(expression):
+    """The forecast names the use that needs the number, as capture does."""
+    import torch
+
+    source = f"import torch\ndef f(x: torch.Tensor):\n    return {expression}\n"
+    slugs = [NUMBERS[expression]] if NUMBERS[expression] else []
+    assert [slug for _, _, slug in found(source)] == slugs
+    space = {}
+    exec(compile(source, "x.py", "exec"), space)
+    log.reset()
+    convert.Region(lambda gm, inputs: gm.forward).wrap(space["f"])(torch.tensor([1.0, 2.0]))
+    assert [b.slug for b in log.breaks()] == slugs
 
 
 def test_a_branch_that_only_raises():

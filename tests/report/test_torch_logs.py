@@ -47,7 +47,12 @@ def start(folder, which, **environment):
     """The program as a process."""
     script = folder / f"with_{which}.py"
     script.write_text(PROGRAM.format(compiler=COMPILERS[which]))
-    settings = {**os.environ, "DYNAMO_LITE_CACHE": "0", **environment}
+    settings = {
+        **os.environ,
+        "DYNAMO_LITE_CACHE": "0",
+        "DYNAMO_LITE_CAPTURE_SCALAR_OUTPUTS": "0",  # as in torch
+        **environment,
+    }
     return subprocess.Popen(
         [sys.executable, str(script)], env=settings, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

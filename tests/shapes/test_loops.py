@@ -6,6 +6,8 @@ import dynamo_lite
 from dynamo_lite.record import log
 from tests.helpers.counting import graphs_per_call
 
+BREAKS_AT_DATA = dynamo_lite.config.patch(capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False)
+
 
 def of_loop(f, calls):
     """How many graphs each call compiles; what is said of code that is not compiled again."""
@@ -33,6 +35,7 @@ def scaled(x):
 GIVEN = "runs eagerly where no version fits: it breaks in a loop, and what it goes on with differs from turn to turn"
 
 
+@BREAKS_AT_DATA
 def test_turns_of_a_loop_that_go_on_with_a_text_have_one_version():
     def f(x, table):
         total = torch.zeros(())
@@ -49,6 +52,7 @@ def test_turns_of_a_loop_that_go_on_with_a_text_have_one_version():
     assert said == {GIVEN}
 
 
+@BREAKS_AT_DATA
 def test_turns_of_a_loop_that_go_on_with_a_list_have_one_version():
     calls = [
         (torch.ones(3), [torch.arange(n) for n in sizes]) for sizes in ([3, 4, 5], [6, 7, 8], [2, 9, 5], [5, 5, 5])
@@ -58,6 +62,7 @@ def test_turns_of_a_loop_that_go_on_with_a_list_have_one_version():
     assert said == {GIVEN}
 
 
+@BREAKS_AT_DATA
 def test_turns_of_a_loop_that_go_on_with_zero_or_one_row_are_no_versions():
     def f(x, groups):
         total = torch.zeros(2)
@@ -84,6 +89,7 @@ def test_a_size_that_is_a_constant_before_a_loop_that_breaks():
     }
 
 
+@BREAKS_AT_DATA
 def test_the_same_in_a_function_that_is_called():
     """The frame that calls it is compiled once more, without it; it makes no constant of the size, which is the function's affair."""
 
@@ -110,9 +116,24 @@ def test_numbers_in_a_loop_that_breaks_are_symbols():
             x = x * a + b
         return x
 
-    found, said = of_loop(f, [(torch.arange(n, n + 4).float(),) for n in range(3, 9)])
+    calls = [(torch.arange(n, n + 4).float(),) for n in range(3, 9)]
+    with BREAKS_AT_DATA:
+        found, said = of_loop(f, calls)
     assert found == [4, 1, 0, 0, 0, 0]
     assert said == set()
+    assert of_loop(f, calls) == ([1, 0, 0, 0, 0, 0], set())
+
+
+def test_rows_of_groups_in_a_loop_are_in_one_graph():
+    def f(x, groups):
+        total = torch.zeros(2)
+        for group in range(3):
+            (rows,) = torch.where(groups == group)
+            total = total + x[rows].sin().sum(0)
+        return total
+
+    calls = [(torch.ones(6, 2), torch.tensor(groups)) for groups in ([0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 1, 1], [2] * 6)]
+    assert of_loop(f, calls) == ([1, 0, 0], set())
 
 
 def test_functions_in_a_loop_are_frames_of_their_own_from_the_first_change_on():

@@ -7,9 +7,6 @@ import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter, differences
-from tests.helpers.data_dependence import captures_data  # noqa: F401
-
-pytestmark = pytest.mark.usefixtures("captures_data")
 
 
 def add_in_place(x):

@@ -8,10 +8,7 @@ import torch
 from dynamo_lite.config import config
 from dynamo_lite.testing import run_both
 from tests.helpers.capturing import wrapped
-from tests.helpers.data_dependence import captures_data  # noqa: F401
 from tests.helpers.graph_counts import check
-
-pytestmark = pytest.mark.usefixtures("captures_data")
 
 T = torch.tensor
 

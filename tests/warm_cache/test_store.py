@@ -328,11 +328,11 @@ def test_processes(tmp_path):
 
 
 def test_reports_name_the_breaks_of_kept_versions(own_cache):
-    text = "import torch\ndef f(x): return x.sum().item() + 1\ndef main(): return f, (torch.ones(3),)\n"
+    text = "import torch\ndef f(x): return (x + 1) * bool(x.sum() > 0)\ndef main(): return f, (torch.ones(3),)\n"
     first, second = Run(main=text), Run(main=text)
     assert second.hits == 2 and second.is_right
     breaks = [[b.slug for b in run.frames["f"].breaks] for run in (first, second)]
-    assert breaks == [["data-dependent-operator"]] * 2
+    assert breaks == [["data-dependent-branch"]] * 2
 
 
 def test_kept_versions_know_which_lines_decided_by_sizes(own_cache):
