@@ -142,3 +142,68 @@ class TestWarningFilters:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.warn("dl_stays", stacklevel=1)
             assert not caught
+
+
+class Told(UserWarning):
+    pass
+
+
+def written(message):
+    """As `warnings` itself, which pytest has replaced."""
+    sys.stderr.write(_formatwarnmsg(message))  # noqa: F821
+
+
+class TestWarningsOfConstants:
+    """They are issued behind the graph: the text, the place, and how often."""
+
+    @staticmethod
+    def program(x):
+        y = x + 1
+        warnings.warn("old", DeprecationWarning)
+        y = helper_module.helper(y) + helper_module.helper(y, 2)
+        warnings.warn("told", Told, stacklevel=1)
+        return y
+
+    @pytest.fixture(params=["default", "always", "once", "module", "ignore", "error"])
+    def outcome(self, request, capsys):
+        """What some calls return, write and note in the registries, under one filter."""
+
+        def run(fn):
+            spaces = (globals(), vars(helper_module))
+            for space in spaces:
+                space.pop("__warningregistry__", None)
+            with warnings.catch_warnings(), warnings.catch_warnings():
+                warnings.showwarning = warnings._showwarning_orig
+                warnings._showwarnmsg_impl = types.FunctionType(written.__code__, vars(warnings))
+                warnings.resetwarnings()
+                warnings.simplefilter(request.param)
+                results = []
+                for n in range(3):
+                    try:
+                        results.append(fn(n))
+                    except Warning as warning:
+                        results.append(repr(warning))
+            noted = [{k for k in space.get("__warningregistry__", ()) if k != "version"} for space in spaces]
+            return results, capsys.readouterr().err, noted
+
+        return request.param, run
+
+    @pytest.mark.usefixtures("pure_python")
+    def test_as_eager_execution(self, outcome):
+        action, run = outcome
+        expected = run(self.program)
+        assert run(wrapped(self.program)) == expected
+        assert bool(log.breaks()) == (action == "error")
+
+    @pytest.mark.usefixtures("pure_python")
+    def test_filters_that_change_behind_a_warning(self, outcome):
+        def program(x):
+            warnings.warn("before", stacklevel=1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                x = x + 1
+            return x
+
+        _, run = outcome
+        expected = run(program)
+        assert run(wrapped(program)) == expected

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import gc
 import sys
+import types
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import program_recursion_limit
+from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
-from dynamo_lite.variables.protocol.dispatch import builtin, pure, refuse
+from dynamo_lite.variables.protocol.dispatch import builtin, pure
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
 pure(sys.intern)
+
+ONE = ConstantVariable(1)
 
 
 @builtin(sys.exc_info)
@@ -41,7 +45,83 @@ def sys_exception(tx: Frame, /) -> VariableTracker:
     return tx.tr.thread.active_exception() or NONE
 
 
-refuse("call-print", warnings.warn, context="warnings.warn()", sees_callers=True)
+class IssuedWarning(NativeVariable):
+    """A warning of constants: it is issued behind the graph, as if at the line that `place` (file, line and globals) names."""
+
+    def __init__(
+        self, source: GuardNode | None, text: str, category: type, place: tuple[str, int, dict[str, Any]]
+    ) -> None:
+        self.source = source
+        self.arguments = (text, category, *place)
+
+    def python_type(self) -> type:
+        return IssuedWarning
+
+    def differs(self) -> bool:
+        return False  # an exported graph does without
+
+    def emit_update(self, cg: Codegen) -> None:
+        cg.load_callable(issue)
+        for argument in self.arguments:
+            cg.load_const(argument)
+        cg.asm.call(len(self.arguments))
+        cg.asm.pop_top()
+
+
+def issue(text: str, category: type, filename: str, lineno: int, space: dict[str, Any]) -> None:
+    """`warnings.warn(text, category)` of a frame with these globals."""
+    module = space.get("__name__", "<string>")
+    registry = space.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, category, filename, lineno, module, registry)
+
+
+def shows_warnings() -> bool:
+    """Whether a warning is written or dropped, as Python itself does it: none is raised, and no function of the program is told."""
+    show: Any = warnings._showwarnmsg_impl  # type: ignore[attr-defined]
+    return (
+        warnings.showwarning is warnings._showwarning_orig  # type: ignore[attr-defined]
+        and warnings.formatwarning is warnings._formatwarning_orig  # type: ignore[attr-defined]
+        and getattr(show, "__globals__", None) is vars(warnings)
+        and warnings.defaultaction != "error"  # type: ignore[attr-defined]
+        and all(action != "error" for action, *_ in warnings.filters)
+    )
+
+
+@builtin(warnings.warn)
+def warn(
+    tx: Frame,
+    message: VariableTracker,
+    category: VariableTracker = NONE,
+    stacklevel: VariableTracker = ONE,
+    **other: VariableTracker,
+) -> VariableTracker:
+    given = (message, category, stacklevel)
+    values = [vt.as_python_constant() for vt in given] if all(vt.is_python_constant() for vt in given) else [None] * 3
+    text, kind, level = values[0], UserWarning if values[1] is None else values[1], values[2]
+    frame: Frame | None = tx
+    for _ in range(level - 1 if type(level) is int else 0):
+        frame = None if frame is None else frame.parent
+    changed = any(type(vt) is FilterVersion or vt.value is vars(warnings) for vt in tx.tr.effects.mutations)
+    is_plain = not other and type(text) is str and type(level) is int and _is_of_c(kind)
+    if frame is None or frame.globals.is_fixed or changed or not is_plain or not shows_warnings():
+        return tx.needs_real_callers("call-print", "warnings.warn()")
+    tx.tr.guards.global_state(shows_warnings, "warnings are written, not raised")
+    place = (frame.code.co_filename, frame.lineno, frame.globals.value)
+    tx.tr.effects.mutating(IssuedWarning(tx.tr.constant_source(warnings), text, kind, place))
+    return NONE
+
+
+def _is_of_c(category: Any) -> bool:
+    """Whether a class of warnings has instances and texts that no code of the program makes."""
+    parts = (
+        (category.__init__, category.__str__)
+        if isinstance(category, type) and issubclass(category, Warning)
+        else (None,)
+    )
+    return (
+        all(type(part) is types.WrapperDescriptorType for part in parts)
+        and type(category.__new__) is types.BuiltinFunctionType
+    )
 
 
 class FilterVersion(NativeVariable):
@@ -62,6 +142,8 @@ if hasattr(warnings, "_filters_mutated"):
 
     @builtin(warnings._filters_mutated)
     def filters_mutated(tx: Frame, /) -> VariableTracker:
+        if any(type(vt) is IssuedWarning for vt in tx.tr.effects.mutations):
+            return unsupported("call-print", "filters that change behind warnings.warn()")
         tx.tr.effects.mutating(FilterVersion(tx.tr.constant_source(warnings)))
         return NONE
 
