@@ -375,7 +375,7 @@ def _as_function(operator: Any, names: tuple[str, ...]) -> Callable[..., Any]:
     return call
 
 
-def _run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+def run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
     _drop_effects_of_the_forward(gm)
     _give_names(gm)
@@ -394,4 +394,4 @@ def _run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]
 
 
 setattr(aot_eager, FLOATS, "tensors")
-_AOT_EAGER = aot_autograd(_run_graph, keep_inference_input_mutations=True)
+_AOT_EAGER = aot_autograd(run_graph, keep_inference_input_mutations=True)

@@ -16,9 +16,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config as frontend_config
+from dynamo_lite.record import GRAPH_RECORD
 
 from . import artifact
-from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler
+from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler, run_graph
 from .freezing import freeze
 from .pooling import count_windows_right
 from .regions import SEGMENTED, Segmented, compile_regions
@@ -52,7 +53,8 @@ def inductor(
         def compile_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
             def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
-                return compile_fx(graph, fakes, config_patches=settings)
+                inner = {"inner_compile": _or_as_it_is(gm)} if depends_on_data(fakes) else {}
+                return compile_fx(graph, fakes, config_patches=settings, **inner)
 
             return without_disable(call_with_fakes(compile_copy, gm, example_inputs))
 
@@ -63,6 +65,36 @@ def inductor(
     if patches.get("triton.cudagraphs", config.triton.cudagraphs):  # the copies of a region have no addresses in common
         return compile_with(False)(gm, example_inputs)
     return compile_regions(gm, example_inputs, compile_with(False), regions)
+
+
+def depends_on_data(fakes: list[Any]) -> bool:
+    """Whether the trace that these inputs belong to has numbers that only the graph knows."""
+    from torch._guards import detect_fake_mode
+
+    env = getattr(detect_fake_mode(fakes), "shape_env", None)
+    return env is not None and any(str(symbol).startswith(("u", "zuf")) for symbol in env.var_to_range)
+
+
+def _or_as_it_is(captured: GraphModule) -> Callable[..., Any]:
+    """Inductor's compiler of one ATen graph; a backward pass that it cannot take runs operator by operator. Nobody would make another
+    one: it is compiled when the forward pass has run."""
+    import torch
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    def compile_one(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
+        if not settings.get("is_backward"):
+            return compile_fx_inner(graph, inputs, **settings)
+        nodes = torch.fx.Graph()  # the compiler changes the one that it gets
+        nodes.output(nodes.graph_copy(graph.graph, {}))
+        unchanged = torch.fx.GraphModule(graph, nodes)
+        try:
+            return compile_fx_inner(graph, inputs, **settings)
+        except Exception as error:
+            if GRAPH_RECORD in captured.meta:
+                captured.meta[GRAPH_RECORD].notes["backward pass not compiled"] = [str(error).partition("\n")[0]]
+            return run_graph(unchanged, inputs)
+
+    return compile_one
 
 
 def without_disable(compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,6 +31,8 @@ class StubTrace:
         self.thread = SimpleNamespace(
             frame=self.frame, here=self.here, failing_step=lambda: 0, functions=tuple, user_stack=list
         )
+        self.region = SimpleNamespace(strikes=SimpleNamespace(without_data=set()))
+        self.root = SimpleNamespace(call=SimpleNamespace(fn=StubTrace.run))
         self.graph = GraphBuilder(self)
         self.state = self.graph.state
         self.n = 0

@@ -77,7 +77,7 @@ EXCEPTIONS = {
         4, "what follows the question for `grad_fn` is one more graph here; torch.compile runs it eagerly"
     ),
     "packed_sequence": Allowed(
-        9,
+        7,
         "torch.compile gives up the frame at `pack_padded_sequence`; here the parts before, between and behind are captured",
     ),
     "attention_on_a_jagged_tensor": Allowed(

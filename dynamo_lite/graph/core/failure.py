@@ -220,7 +220,7 @@ def _run_on_fakes(gm: GraphModule, last: int, args: Any, watch: _Watch) -> None:
     propagator.give_to_compilers()
     watch.inputs = set(_storages([*fakes, *grads]))
     leaves = _Leaves(fakes)
-    with propagator.mode, without_compiler, watch:
+    with propagator.mode, without_compiler, propagator.dispatcher(), watch:
         for i, node in enumerate(gm.graph.nodes):
             if i > last or node.op == "output":
                 break

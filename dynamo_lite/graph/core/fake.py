@@ -111,7 +111,21 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), 
             result = rule(self.size_algebra, *args)
             if result is not None:
                 return result
+    place = _DIMENSIONS.get(func)
+    if place is not None:
+        args = _from_the_front(args, place)
     return _as_declared(self, func, args, kwargs, self.dispatch(func, classes, args, kwargs or {}))
+
+
+_DIMENSIONS = {torch.ops.aten.unique_dim.default: 1, torch.ops.aten.unique_consecutive.default: 3}
+"""Operators whose rules of torch count a dimension from the front only (2.13) → the position of that argument."""
+
+
+def _from_the_front(args: Any, place: int) -> Any:
+    """The arguments of an operator with the dimension counted from the front."""
+    if len(args) <= place or args[place] is None or args[place] >= 0:
+        return args
+    return *args[:place], args[place] + args[0].dim(), *args[place + 1 :]
 
 
 def _plain_dispatch(self: FakeTensorMode, func: Any, classes: object, args: object = (), kwargs: object = None) -> Any:

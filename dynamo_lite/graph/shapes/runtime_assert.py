@@ -41,9 +41,11 @@ def add_runtime_asserts(builder: GraphBuilder, symbols: Symbols) -> bool:
         writer = _Writer(builder, symbols)
         for fact in _facts(symbols, writer.made_at):
             writer.add(fact)
+    place = None
     for node in builder.graph.nodes:
         if node not in known and type(node.meta) is not NodeMeta:
-            _set_meta(node, NodeMeta(builder.propagator))
+            _set_meta(node, NodeMeta(builder.propagator, None, place))
+        place = getattr(node.meta, "place", None)
     return len(builder.graph.nodes) > len(known)
 
 

@@ -1,0 +1,23 @@
+"""Backward passes that a compiler cannot take."""
+
+import torch
+
+import dynamo_lite
+from dynamo_lite.record import log
+from dynamo_lite.testing import differences
+
+
+def test_a_backward_pass_with_numbers_from_data_that_inductor_cannot_take():
+    """It runs operator by operator: when it is compiled, the forward pass has run."""
+
+    def fn(x, lengths):
+        return torch.stack([x[i, :n].mean() for i, n in enumerate(lengths.tolist())])
+
+    x, lengths = torch.randn(2, 8, requires_grad=True), torch.tensor([3, 5])
+    compiled = dynamo_lite.compile(fn, backend="inductor", fullgraph=True)
+    result, expected = compiled(x, lengths), fn(x, lengths)
+    assert not list(differences(result, expected, tol=1e-6))
+    (gradient,), (same,) = (torch.autograd.grad(y.sum(), x) for y in (result, expected))
+    assert not list(differences(gradient, same, tol=1e-6))
+    (frame,) = log.snapshot()
+    assert "backward pass not compiled" in frame.graphs[0].notes
