@@ -646,7 +646,6 @@ def equality_as_a_check():
 
 @program()
 def equality_returned():
-    """`equal` of ints: of floats in the same memory it is true although NaN is among them."""
     return with_ints(lambda x: (x + 1, torch.equal(x, x * 1), torch.allclose(x / 2, x + 1.0)))
 
 

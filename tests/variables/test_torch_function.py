@@ -269,7 +269,7 @@ def test_checks():
     ],
 )
 def test_breaks(fn, slug):
-    with config.patch(capture_dynamic_output_shape_ops=False):
+    with config.patch(capture_scalar_outputs=False, capture_dynamic_output_shape_ops=False):
         run = run_both(fn, x(), _calls=1)
     assert slug in [b.slug for b in run.breaks], [str(b) for b in run.breaks]
 

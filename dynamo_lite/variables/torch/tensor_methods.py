@@ -9,6 +9,7 @@ Mirrors `tools/autograd/templates/python_variable_methods.cpp` and `torch/_tenso
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +213,7 @@ def _compared(name: str) -> Callable[..., VariableTracker]:
         expected = expected_truth(tx)
         is_number = has_numbers(tx)
         if name == "equal":  # of tensors in the same memory that have NaN it may be true: so what differs is no check
-            is_number = is_number and len(args) == 2 and _holds_no_nan(args[0])
+            is_number = is_number and len(args) == 2 and _goes_by_elements(args[0])
             possible = (is_number or expected is True) and not kwargs and len(args) == 2 and _have_one_form(tx, *args)
         else:
             possible = is_number or expected is not None
@@ -228,9 +229,19 @@ def _compared(name: str) -> Callable[..., VariableTracker]:
     return handler
 
 
-def _holds_no_nan(vt: VariableTracker) -> bool:
-    dtype = vt.proxy.meta.dtype if isinstance(vt, TensorVariable) else torch.float32
-    return not (dtype.is_floating_point or dtype.is_complex)
+def _goes_by_elements(vt: VariableTracker) -> bool:
+    """Whether `torch.equal` of this tensor and another one says whether all elements are equal, in whatever memory they are."""
+    if not isinstance(vt, TensorVariable):
+        return False
+    dtype, device = vt.proxy.meta.dtype, vt.proxy.meta.device
+    return not dtype.is_complex and (not dtype.is_floating_point or device.type == "cpu" and _equal_meets_nan())
+
+
+@functools.cache
+def _equal_meets_nan() -> bool:
+    """Whether this torch looks for NaN in floats that lie in the same memory on the CPU."""
+    number = torch.full((1,), math.nan, device="cpu")
+    return not torch.equal(number, number)
 
 
 def _have_one_form(tx: Frame, a: VariableTracker, b: VariableTracker) -> bool:
