@@ -12,7 +12,7 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 MOST_FILES = 25
 MOST_LINES = {
     ".": 4_200,
-    "backends": 3_600,
+    "backends": 3_620,
     "backends/regions": 650,
     "dynamism": 1_000,
     "frontend": 4_050,
@@ -26,7 +26,7 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 2_960,
     "polyfills": 1_650,
-    "report": 4_540,
+    "report": 4_570,
     "testing": 800,
     "tune": 1_650,
     "variables": 150,

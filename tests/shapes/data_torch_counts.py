@@ -7,7 +7,7 @@ import logging
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from .data_programs import STORED, TABLE, outcome
+from .data_models import STORED, TABLE, outcome
 
 
 def main() -> None:

@@ -115,7 +115,7 @@ def _is_of_c(category: Any) -> bool:
     """Whether a class of warnings has instances and texts that no code of the program makes."""
     parts = (
         (category.__init__, category.__str__)
-        if isinstance(category, type) and issubclass(category, Warning)
+        if issubclass(type(category), type) and issubclass(category, Warning)
         else (None,)
     )
     return (
