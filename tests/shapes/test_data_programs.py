@@ -24,7 +24,7 @@ def test_graphs(name):
     assert (graphs, not breaks) == (row.graphs, row.whole)
 
 
-@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.whole])
+@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row.whole][::2])  # the sweep has all
 def test_whole_graphs_under_aot(name):
     graphs, breaks = run(name, "aot_eager", fullgraph=True)
     assert graphs == TABLE[name].graphs and not breaks
