@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from tests.helpers.capturing import same
+from tests.helpers.capturing import captured, same
 from tests.helpers.program_texts import agrees
 
 
@@ -75,3 +75,37 @@ def test_items_that_can_be_set_or_deleted_only(defined, statement):
     def make_args(k):
         return [C()]
     """)
+
+
+class Plain:
+    pass
+
+
+class Sized:
+    def __len__(self):
+        return 1
+
+
+OWNERS = [
+    *({}.values(), {1: 2}.items(), {}.keys(), (1,), "a", {1}, frozenset(), range(3), slice(1)),
+    *(5, 2.0, True, None, iter([]), len, Plain(), Sized(), Plain, lambda: 0),
+]
+
+
+@pytest.mark.parametrize("owner", OWNERS, ids=lambda owner: type(owner).__name__)
+@pytest.mark.parametrize("key", [0, True, "x", 1.5])
+def test_what_cannot_be_stored_in_says_so_in_the_words_of_cpython(owner, key):
+    def messages(owner, key):
+        found = []
+        for delete in (False, True):
+            try:
+                if delete:
+                    del owner[key]
+                else:
+                    owner[key] = 1
+            except TypeError as error:
+                found.append(str(error))
+        return found
+
+    expected = messages(owner, key)
+    assert captured(messages)(owner, key) == expected and len(expected) == 2

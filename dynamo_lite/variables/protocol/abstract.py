@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import can_change, dict_of, module_of, mro_of, name_of, qualname_of, tp_name
+from dynamo_lite.isa.typeobject import (
+    can_change,
+    dict_of,
+    is_heap_type,
+    lookup,
+    module_of,
+    mro_of,
+    name_of,
+    qualname_of,
+    tp_name,
+)
 
 from .base import MISSING, ObservedException, VariableTracker, running
 from .constant import ATOMIC_TYPES, ConstantVariable, fold
@@ -377,8 +387,11 @@ def set_item(tx: Frame, obj: VariableTracker, key: VariableTracker, value: Varia
             tx.raises(TypeError, f"sequence index must be integer, not '{type_name(key)}'")
         obj.sq_ass_item(tx, key.nb_index(tx), value)
     else:
-        verb = "assignment" if value is not None else "deletion"
-        tx.raises(TypeError, f"'{type_name(obj)}' object does not support item {verb}")
+        # `PySequence_DelItem` has other words than `PyObject_DelItem`.
+        cls, verb = obj.python_type(), "deletion" if value is None else "assignment"
+        is_sequence = is_heap_type(cls) or any(lookup(cls, name) is not None for name in ("__len__", "__contains__"))
+        does_not = "doesn't" if value is None and is_sequence and key.nb_index is not None else "does not"
+        tx.raises(TypeError, f"'{type_name(obj)}' object {does_not} support item {verb}")
 
 
 def is_number(v: VariableTracker) -> bool:
