@@ -241,7 +241,10 @@ class Analysis:
         return self._commit(tr, codegen.finish(result), False, codegen)
 
     def _keep_graph(self, tr: Trace, exc: Any) -> None:
-        """The call raises: break before the instruction of this frame that does, if there are operators before it."""
+        """The call raises: break before the instruction of this frame that does, if there are operators before it. Eager execution need not
+        raise if the program was told that it is captured."""
+        if tr.thread.is_told_of_capture:
+            return
         step = exc.raise_step
         last = self.facts.break_step
         if not tr.breaks_raise and not tr.graph.is_empty and step > 0 and (last < 0 or step < last):

@@ -39,12 +39,14 @@ class ThreadState:
         frame: the innermost frame being interpreted.
         exc_info: the innermost `ExcState`: of the generator that runs, or of the frames around it.
         functions_at: line that needs a guard → the calls that led to it.
+        is_told_of_capture: whether the program has asked `is_compiling()`: eager execution goes another way.
     """
 
     def __init__(self, tr: Trace) -> None:
         self.tr = tr
         self.frame: Frame | None = None
         self.depth = 0
+        self.is_told_of_capture = False
         self.exc_info = ExcState()
         self._of_caller = sys.exception()
         self.functions_at: dict[Any, tuple[Function, ...]] = {}

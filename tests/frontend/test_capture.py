@@ -468,3 +468,21 @@ def test_deleting_an_unbound_variable_behind_operators(f):
 
     compiled = dynamo_lite.compile(f, backend="eager")
     assert outcome(compiled) == outcome(compiled) == outcome(f)
+
+
+def _checked(x, mask):
+    if mask is None and not torch.compiler.is_compiling():
+        mask = torch.ones(2)
+    return x * mask[None]
+
+
+def test_a_program_that_raises_only_where_it_is_captured_runs_eagerly():
+    """As transformers' models do that leave arguments out under a compiler."""
+
+    def f(x, mask):
+        x = x + 1
+        return _checked(x, mask) + 1
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for mask in (None, torch.zeros(2), None):
+        torch.testing.assert_close(compiled(torch.ones(2), mask), f(torch.ones(2), mask))

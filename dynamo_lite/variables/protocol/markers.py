@@ -33,6 +33,7 @@ def skip_frame(tx: Frame, msg: VariableTracker | None = None) -> VariableTracker
 
 @builtin(markers.is_compiling)
 def is_compiling(tx: Frame) -> VariableTracker:
+    tx.tr.thread.is_told_of_capture = True
     return ConstantVariable(True)
 
 

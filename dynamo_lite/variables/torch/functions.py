@@ -43,7 +43,7 @@ from dynamo_lite.variables.protocol.constant import (
 )
 from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, DescriptorVariable
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor, refuse
-from dynamo_lite.variables.protocol.markers import refuse_marked
+from dynamo_lite.variables.protocol.markers import is_compiling, refuse_marked
 from dynamo_lite.variables.protocol.wrap import builds, builds_if
 
 from .allow_in_graph import call_allowed
@@ -387,7 +387,9 @@ _CUT_SHORT = frozenset({torch.nn.Module._call_impl.__code__})
 
 
 def _is_compiling(tx: Frame) -> VariableTracker:
-    return boolean(tx.code not in _CUT_SHORT)
+    if tx.code in _CUT_SHORT:
+        return FALSE
+    return is_compiling(tx)
 
 
 for _function in _existing("compiler.is_compiling compiler.is_dynamo_compiling _utils.is_compiling"):
