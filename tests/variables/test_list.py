@@ -2,7 +2,9 @@
 
 import sys
 
-from tests.helpers.capturing import same
+import pytest
+
+from tests.helpers.capturing import captured, same
 from tests.helpers.container_programs import LIST_CHANGES, LIST_NAMES
 from tests.helpers.differential import breaks, check, check_lines
 
@@ -226,3 +228,16 @@ def test_sequences_too_long_for_memory():
             return seen, items
 
     same(program, whole=True)
+
+
+def test_sort_notices_a_change_that_is_undone():
+    numbers = [2, 1]
+
+    def key(x):
+        numbers.append(3)
+        numbers.pop()
+        return x
+
+    for function in (key, captured(key)):
+        with pytest.raises(ValueError, match="modified during sort"):
+            numbers.sort(key=function)

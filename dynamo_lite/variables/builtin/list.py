@@ -148,6 +148,8 @@ class ListVariable(SequenceVariable):
 
 
 def _replace_items(real: list[Any], items: list[Any]) -> None:
+    if not items and not list.__len__(real):
+        list.append(real, None)  # `list.sort`, which empties the list that it sorts, has to see the change
     list.__setitem__(real, slice(None), items)
 
 
