@@ -31,9 +31,13 @@
 #include <Python.h>
 #include <internal/pycore_dict.h>
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000
 #  define HAVE_HOOK 1
-#  include <internal/pycore_frame.h>
+#  if PY_VERSION_HEX >= 0x030E0000
+#    include <internal/pycore_interpframe.h>
+#  else
+#    include <internal/pycore_frame.h>
+#  endif
 #else
 #  define HAVE_HOOK 0
 #endif

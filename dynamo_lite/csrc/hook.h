@@ -69,9 +69,8 @@ run_replaced(PyThreadState *tstate, Frame *frame, PyCodeObject *code)
         tstate->datastack_top += grow;
     }
     for (int i = original->co_nlocalsplus; i < code->co_nlocalsplus; i++) {
-        frame->localsplus[i] = NULL;
+        frame->localsplus[i] = SLOT_NULL;
     }
-    frame->stacktop = code->co_nlocalsplus;
     frame_replace_code(frame, (PyCodeObject *)Py_NewRef(code));
     return run_frame(tstate, frame, 0);
 }
@@ -84,6 +83,22 @@ frame_is_eligible(Frame *frame, PyCodeObject *code, int throwflag)
         && (code->co_flags & (CO_OPTIMIZED | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) == CO_OPTIMIZED
         && PyFunction_Check(frame_function(frame))
         && ((PyFunctionObject *)frame_function(frame))->func_code == (PyObject *)code;
+}
+
+/* It stands alone because of the room that it takes on the C stack. */
+static Py_NO_INLINE Entry *
+frame_resolve(Thread *thread, Cache *cache, PyFunctionObject *fn, Frame *frame, Handover **handover)
+{
+    PyObject *few[FEW_SLOTS], **room = few;
+    if (cache->n_bound > FEW_SLOTS && (room = PyMem_New(PyObject *, cache->n_bound)) == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    Entry *entry = cache_resolve(thread, cache, fn, frame_arguments(frame, cache->n_bound, room), cache->n_bound, handover);
+    if (room != few) {
+        PyMem_Free(room);
+    }
+    return entry;
 }
 
 static PyObject *
@@ -130,7 +145,7 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     PyFunctionObject *fn = (PyFunctionObject *)frame_function(frame);
     Py_INCREF(cache);
     Handover *handover = NULL;
-    Entry *entry = cache_resolve(thread, cache, fn, frame->localsplus, cache->n_bound, &handover);
+    Entry *entry = frame_resolve(thread, cache, fn, frame, &handover);
     int state = cache->state;   /* the callback may just have set it */
     Py_DECREF(cache);
     if (entry == NULL) {
@@ -145,7 +160,7 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     loan_begin(&loan, thread, entry, NULL, NULL, 0, NULL);
     Py_DECREF(entry);
     PyObject *ended = call_observer == NULL ? NULL
-        : observe_begin(call_observer, (PyObject *)fn, code->co_argcount > 0 ? frame->localsplus[0] : NULL);
+        : observe_begin(call_observer, (PyObject *)fn, code->co_argcount > 0 ? slot_object(frame->localsplus[0]) : NULL);
     handover_push(thread, handover);
     PyObject *result = run_replaced(tstate, frame, replacement);
     handover_drop(thread, handover);

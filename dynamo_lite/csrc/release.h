@@ -15,36 +15,22 @@
 /* Where the arguments of a call in progress are, for the graph of its code. One whose arguments are not known hides those of outer calls. */
 typedef struct Loan {
     GraphCall *graph;             /* borrowed from the code */
-    PyObject **held, **bound;     /* of the caller: None is left there; of call_with_bound(): NULL is */
-    Py_ssize_t n_held, n_bound;
+    Operands held;                /* of the caller: None is left there */
+    PyObject **bound;             /* of call_with_bound(): NULL is left there */
+    Py_ssize_t n_bound;
     struct Loan *outer;
 } Loan;
 
-/* Does the interpreter call this with arguments that lie on the operand stack of its current frame? Layouts of CALL, the arguments last:
-   3.11 and 3.12: NULL, callable, or callable, self; 3.13: callable, NULL, or callable, self. Its C functions get a pointer to self, if
-   there is one, else to the argument behind. They may pass on a part of this array; but then it is not as long as the instruction says,
-   or does not begin behind the callable, which is found there, or lacks the flag (which bound methods do not pass on). */
-static PyObject *
+/* Does the interpreter call this with operands of its current frame? */
+static Operands
 called_by_interpreter(Frame *frame, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     PyCodeObject *code = frame == NULL ? NULL : frame_code(frame);
-    if (code == NULL || !(nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET)) {
-        return NULL;
+    if (code == NULL || !(nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET)    /* which bound methods do not pass on */
+        || frame_is_monitored(frame)) {                               /* the first argument is read again after the call, to be reported */
+        return (Operands){0};
     }
-    Py_ssize_t n = PyVectorcall_NARGS(nargsf) + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
-    PyObject *const *first = frame->localsplus + code->co_nlocalsplus, *const *end = first + code->co_stacksize;
-    if ((uintptr_t)args < (uintptr_t)(first + 1) || (uintptr_t)(args + n) > (uintptr_t)end) {
-        return NULL;
-    }
-    int oparg = frame_oparg(frame);
-    if (frame_is_monitored(frame)) {   /* the first argument is read again after the call, to be reported */
-        return NULL;
-    }
-    if (n == oparg + 1) {
-        return args[-1];
-    }
-    enum { CALLABLE = PY_VERSION_HEX >= 0x030D0000 ? -2 : -1 };
-    return n == oparg && args > first + 1 && args[-3 - CALLABLE] == NULL ? args[CALLABLE] : NULL;
+    return frame_operands(frame, code, args, PyVectorcall_NARGS(nargsf) + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)), kwnames);
 }
 
 static inline int
@@ -58,12 +44,12 @@ static Py_NO_INLINE void
 loan_push(Loan *loan, Thread *thread, Entry *entry, PyFunctionObject *fn, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     PyThreadState *tstate = PyThreadState_Get();
-    PyObject *callable = fn == NULL || is_observed(tstate) ? NULL
-        : called_by_interpreter(current_frame(tstate), args, nargsf, kwnames);
     *loan = (Loan){.graph = entry->releasing, .outer = thread->loans};
-    if (callable != NULL && Py_IS_TYPE(callable, &Callable_Type) && ((Wrapper *)callable)->fn == (PyObject *)fn) {
-        loan->held = (PyObject **)args;
-        loan->n_held = PyVectorcall_NARGS(nargsf) + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    if (fn != NULL && !is_observed(tstate)) {
+        Operands held = called_by_interpreter(current_frame(tstate), args, nargsf, kwnames);
+        if (held.callable != NULL && Py_IS_TYPE(held.callable, &Callable_Type) && ((Wrapper *)held.callable)->fn == (PyObject *)fn) {
+            loan->held = held;
+        }
     }
     thread->loans = loan;
 }
@@ -104,26 +90,39 @@ times_in(PyObject *object, PyObject *const *items, Py_ssize_t n)
     return times;
 }
 
+/* How many references to the object the slots have. */
+static Py_ssize_t
+times_owned(PyObject *object, const Slot *slots, Py_ssize_t n)
+{
+    Py_ssize_t times = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        times += slot_object(slots[i]) == object && slot_owns(slots[i]);
+    }
+    return times;
+}
+
 static void
-leave_none(PyObject **items, Py_ssize_t n)
+leave_none(Slot *slots, Py_ssize_t n)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
-        Py_XSETREF(items[i], Py_NewRef(Py_None));
+        Slot old = slots[i];
+        slots[i] = SLOT_NONE;
+        slot_close(old);
     }
 }
 
 /* Would something that a variable has dropped die? */
 static int
-is_last_holder(GraphCall *graph, Frame *frame, const Loan *loan, PyObject *const *given)
+is_last_holder(GraphCall *graph, Frame *frame, const Loan *loan, const Slot *given)
 {
     int n_locals = frame_code(frame)->co_nlocals;
     for (int i = 0; i < graph->n_dropped; i++) {
-        PyObject *value = graph->dropped[i] < n_locals ? frame->localsplus[graph->dropped[i]] : NULL;
+        PyObject *value = graph->dropped[i] < n_locals ? slot_object(frame->localsplus[graph->dropped[i]]) : NULL;
         if (value == NULL) {
             return 0;
         }
-        if (Py_REFCNT(value) == times_in(value, frame->localsplus, n_locals) + times_in(value, given, graph->n_given)
-                + times_in(value, loan->held, loan->n_held) + times_in(value, loan->bound, loan->n_bound)) {
+        if (Py_REFCNT(value) == times_owned(value, frame->localsplus, n_locals) + times_owned(value, given, graph->n_given)
+                + times_owned(value, loan->held.args, loan->held.n) + times_in(value, loan->bound, loan->n_bound)) {
             return 1;
         }
     }
@@ -151,15 +150,19 @@ graph_release(Thread *thread, GraphCall *graph, PyObject *const *given, size_t n
     PyThreadState *tstate = PyThreadState_Get();
     Frame *frame = current_frame(tstate);
     const Loan *loan = loan_take(thread, graph);
-    if (loan == NULL || is_observed(tstate) || called_by_interpreter(frame, given, nargsf, NULL) != (PyObject *)graph
-        || !is_last_holder(graph, frame, loan, given)) {
+    if (loan == NULL || is_observed(tstate)) {
+        return NULL;
+    }
+    Operands operands = called_by_interpreter(frame, given, nargsf, NULL);
+    if (operands.callable != (PyObject *)graph || operands.n != graph->n_given
+        || !is_last_holder(graph, frame, loan, operands.args)) {
         return NULL;
     }
     Handover *handover = graph->n_handed == 0 ? NULL : handover_take(thread, graph);
     PyObject *inputs = handover == NULL && graph->n_handed > 0 ? NULL : PyList_New(graph->n_given + graph->n_handed);
     for (int i = 0; inputs != NULL && i < graph->n_given; i++) {
-        PyList_SET_ITEM(inputs, graph->given[i], given[i]);
-        ((PyObject **)given)[i] = Py_NewRef(Py_None);
+        PyList_SET_ITEM(inputs, graph->given[i], slot_steal(operands.args[i]));
+        operands.args[i] = SLOT_NONE;
     }
     for (int k = 0; inputs != NULL && k < graph->n_spans; k++) {
         for (int i = graph->handed[k].first; i < graph->handed[k].first + graph->handed[k].n; i++) {
@@ -172,7 +175,7 @@ graph_release(Thread *thread, GraphCall *graph, PyObject *const *given, size_t n
     if (inputs == NULL) {
         return NULL;
     }
-    leave_none(loan->held, loan->n_held);
+    leave_none(loan->held.args, loan->held.n);
     for (Py_ssize_t i = 0; i < loan->n_bound; i++) {
         Py_CLEAR(loan->bound[i]);
     }

@@ -279,6 +279,53 @@ wrapper_set_metadata(Wrapper *self, PyObject *value, void *name)
     return value != NULL ? PyDict_SetItemString(self->function.func_dict, name, value) : PyDict_DelItemString(self->function.func_dict, name);
 }
 
+#if PY_VERSION_HEX >= 0x030E0000
+
+/* As for functions (PEP 649), the wrapper's own annotations are made by its own `__annotate__`, if it has one, when they are first read;
+   setting one of the two takes the other away. */
+static PyObject *
+wrapper_get_annotations(Wrapper *self, void *name)
+{
+    PyObject *dict = self->function.func_dict, *annotate = NULL, *made;
+    if (dict == NULL || PyDict_ContainsString(dict, name) != 0) {
+        return wrapper_get_metadata(self, name);
+    }
+    if (PyDict_GetItemStringRef(dict, "__annotate__", &annotate) < 0) {
+        return NULL;
+    }
+    if (annotate == NULL || annotate == Py_None) {
+        Py_XDECREF(annotate);
+        return wrapper_get_metadata(self, name);
+    }
+    made = PyObject_CallFunction(annotate, "i", 1);   /* annotationlib.Format.VALUE */
+    Py_DECREF(annotate);
+    if (made != NULL && PyDict_SetItemString(dict, name, made) < 0) {
+        Py_CLEAR(made);
+    }
+    return made;
+}
+
+static int
+wrapper_set_annotations(Wrapper *self, PyObject *value, void *name)
+{
+    const char *other = strcmp(name, "__annotate__") == 0 ? "__annotations__" : "__annotate__";
+    if (wrapper_set_metadata(self, value, name) < 0) {
+        return -1;
+    }
+    PyObject *dict = self->function.func_dict;
+    if (value != NULL && strcmp(other, "__annotate__") == 0) {
+        return PyDict_SetItemString(dict, other, Py_None);
+    }
+    return PyDict_PopString(dict, other, NULL) < 0 ? -1 : 0;
+}
+
+#  define ANNOTATIONS \
+    {"__annotations__", (getter)wrapper_get_annotations, (setter)wrapper_set_annotations, NULL, "__annotations__"}, \
+    {"__annotate__", (getter)wrapper_get_metadata, (setter)wrapper_set_annotations, NULL, "__annotate__"}
+#else
+#  define ANNOTATIONS METADATA("__annotations__")
+#endif
+
 /* What makes the function do what it does is shared with it. A Region may object to somebody who wants to read the code. */
 static PyObject *
 wrapper_get_shared(Wrapper *self, void *name)
@@ -321,7 +368,7 @@ wrapper_set_wrapped(Wrapper *self, PyObject *value, void *Py_UNUSED(closure))
 #endif
 #define WRAPPER_GETSET \
     METADATA("__name__"), METADATA("__qualname__"), METADATA("__doc__"), METADATA("__module__"), \
-    METADATA("__annotations__"), TYPE_PARAMS \
+    ANNOTATIONS, TYPE_PARAMS \
     SHARED("__defaults__"), SHARED("__kwdefaults__"), SHARED("__code__"), SHARED("__globals__"), SHARED("__builtins__"), \
     SHARED("__closure__"), \
     {"__wrapped__", (getter)wrapper_get_wrapped, (setter)wrapper_set_wrapped}, \

@@ -95,7 +95,11 @@ class GraphCallSite:
         """Of the variables that the program drops while the graph runs, keep those that nothing loads behind it, with those of our own that
         the inputs were loaded through, which hold parts of what is dropped."""
         items = cg.asm.items
-        loaded = {item.arg for item in items[self._end :] if isinstance(item, Instr) and item.name in _LOADS_FAST}
+        loaded = {
+            item.arg
+            for item in items[self._end :]
+            if isinstance(item, Instr) and item.name in _LOADS_FAST and type(item.arg) is str
+        }
         self._dropped = [name for name in self._dropped if name not in loaded]
         if self._dropped:
             before = (item for item in items[: self._end] if isinstance(item, Instr))

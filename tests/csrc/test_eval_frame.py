@@ -1171,7 +1171,7 @@ def test_cycle_through_the_constants_of_replacement_code_is_collected():
         graph.region = region  # Region -> Cache -> Entry -> code -> constants -> Graph -> Region
 
         def callback(cache, fn, values):
-            entry = Entry(ALWAYS, fn.__code__.replace(co_consts=(None, graph)), None)
+            entry = Entry(ALWAYS, marked(fn.__code__, graph), None)
             cache.add(entry)
             return entry
 
@@ -1205,7 +1205,7 @@ def test_constants_live_as_long_as_somebody_may_run_them():
         return "original"
 
     def make(graph):
-        entry = Entry(ALWAYS, f.__code__.replace(co_consts=(None, graph)), None)
+        entry = Entry(ALWAYS, marked(f.__code__, graph), None)
         region = Region()
         region.callback = region  # a cycle that only the collector can free
         region.cache_for(f.__code__).add(entry)

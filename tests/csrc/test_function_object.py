@@ -158,6 +158,19 @@ off = dynamo_lite.disable(factory(3))
 off.__qualname__ = "off"
 
 
+def test_annotations_of_another_function():
+    """`functools.wraps` takes over annotations, or from 3.14 on what makes them."""
+
+    def described(x: int) -> float: ...
+
+    fn = functools.wraps(described)(_eager(plain))
+    assert fn.__annotations__ == described.__annotations__ != plain.__annotations__
+    assert fn.__annotations__ is fn.__annotations__
+    fn.__annotations__ = {"y": int}
+    assert fn.__annotations__ == {"y": int}
+    assert functools.wraps(described)(fn).__annotations__ == described.__annotations__
+
+
 @pytest.mark.parametrize("wrapped", [decorated, off])
 def test_copies_and_pickles(wrapped):
     assert copy.copy(wrapped) is wrapped and copy.deepcopy({"f": [wrapped]})["f"][0] is wrapped

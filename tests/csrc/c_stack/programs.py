@@ -68,12 +68,12 @@ def two_functions(compile_):
 
 
 @program
-def two_hundred_calls(compile_):
+def a_hundred_calls(compile_):
     def f(x, n):
         return x if n == 0 else f(x + 1, n - 1)
 
     f = compile_(f)
-    return f(torch.ones(2), 200).tolist()
+    return f(torch.ones(2), 100).tolist()
 
 
 @program
@@ -435,7 +435,7 @@ def a_finalizer(compile_):
     class C:
         def __del__(self):
             made.append(1)
-            if len(made) < 500:
+            if len(made) < 250:
                 f()
 
     def f():

@@ -17,7 +17,7 @@ PYTHON_ONLY = [
     "two_functions",
     "a_method",
     "a_finalizer",
-    "two_hundred_calls",
+    "a_hundred_calls",
 ]
 """Eager execution uses no C stack for them."""
 CALLS_OF_C = [name for name in OTHERS if name != "functions_of_c"][::2]
