@@ -204,6 +204,19 @@ module_store_hashed(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* The annotations that a function has made (PEP 649), beside what makes them: assigned, they take that away. */
+static PyObject *
+module_keep_annotations(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyFunctionObject *fn;
+    PyObject *annotations;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyFunction_Type, &fn, &PyDict_Type, &annotations)) {
+        return NULL;
+    }
+    Py_XSETREF(fn->func_annotations, Py_NewRef(annotations));
+    Py_RETURN_NONE;
+}
+
 static PyObject *
 module_is_stored_under(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -303,6 +316,8 @@ static PyMethodDef module_methods[] = {
      "is_stored_under(dict, key, hash) -> bool\n\nWhether the dict has the key where one with this hash is looked for; hash(key) is not called."},
     {"deque_has_changed", module_deque_has_changed, METH_O,
      "deque_has_changed(iterator) -> bool\n\nWhether the deque of a deque's iterator has changed since: next(iterator) raises RuntimeError."},
+    {"keep_annotations", module_keep_annotations, METH_VARARGS,
+     "keep_annotations(function, annotations)\n\nfunction.__annotations__ = annotations, but `__annotate__` stays."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,
      "program_recursion_limit() -> int\n\nWhat sys.getrecursionlimit() is for the program; an analysis has a higher one."},
     {"replace_signal_handler", module_replace_signal_handler, METH_VARARGS,

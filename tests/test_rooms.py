@@ -24,7 +24,7 @@ MOST_LINES = {
     "graph/shapes": 2_850,
     "guards": 2_000,
     "interp": 1_700,
-    "isa": 2_960,
+    "isa": 3_040,
     "polyfills": 1_650,
     "report": 4_570,
     "testing": 800,

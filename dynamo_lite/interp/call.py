@@ -44,7 +44,7 @@ def call_function_ex(
         f.raises(
             TypeError, f"{function_text(f, fn)} argument after * must be an iterable, not {abstract.type_name(args)}"
         )
-    return call_function(f, base, fn, abstract.unpack(f, args), keyword_arguments(f, fn, kwargs))
+    return call_function(f, base, fn, abstract.unpack_to_tuple(f, args), keyword_arguments(f, fn, kwargs))
 
 
 def keyword_arguments(f: Any, fn: VariableTracker, kwargs: VariableTracker | None) -> dict[str, VariableTracker]:

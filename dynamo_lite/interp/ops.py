@@ -241,14 +241,14 @@ def load_super_attr(f: Frame, i: Instr) -> None:
 
 @op(Op.LOAD_SPECIAL)
 def load_special(f: Frame, i: Instr) -> None:
-    f.stack[-1:] = [_special(f, f.stack[-1], i.arg), NULL]
+    f.stack[-1:] = [_special(f, f.stack[-1], i.arg, True), NULL]
 
 
-def _special(f: Frame, obj: VariableTracker, name: str) -> VariableTracker:
+def _special(f: Frame, obj: VariableTracker, name: str, names_all: bool = False) -> VariableTracker:
     method = f.tr.lookup_special(f, obj, name)
     if method is not None:
         return method
-    missed = f" (missed {name} method)" if name.endswith("exit__") else ""
+    missed = f" (missed {name} method)" if names_all or name.endswith("exit__") else ""
     f.raises(TypeError, f"'{abstract.type_name(obj)}' object does not support the context manager protocol{missed}")
 
 
@@ -538,7 +538,7 @@ def _unpack(f: Frame, v: VariableTracker, n: int) -> list[VariableTracker]:
             f.raises(ValueError, f"not enough values to unpack (expected {n}, got {len(items)})")
         items.append(item)
     if abstract.iter_next(f, iterator) is not None:
-        f.raises(ValueError, f"too many values to unpack (expected {n})")
+        abstract.too_many_values(f, v, n)
     return items
 
 

@@ -82,6 +82,12 @@ def tp_name(cls: type) -> str:
     return f"{name}.{name_of(cls)}"
 
 
+def full_name(cls: type) -> str:
+    """`PyType_GetFullyQualifiedName`, but for `__main__`."""
+    name = module_of(cls)
+    return qualname_of(cls) if name == "builtins" or type(name) is not str else f"{name}.{qualname_of(cls)}"
+
+
 Member = GetSetDescriptorType | MemberDescriptorType
 MEMBER_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 

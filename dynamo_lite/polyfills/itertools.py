@@ -373,7 +373,7 @@ class batched:
     def __init__(self, iterable: Iterable[Any], n: Any, *, strict: Any = False) -> None:
         self.n = host_index(n)
         if self.n < 1:
-            leave_to_c()
+            raise ValueError("n must be at least one")
         self.strict = bool(strict)
         self.iterator: Any = iter(iterable)
 

@@ -730,9 +730,11 @@ def test_reference_counts():
         stop()
         return first, second, count(thing), count(Thing())
 
-    expected = f()
+    *of_variable, of_temporary = f()
+    # From 3.14 on CPython's operand stack borrows what a variable holds, that of generated code does not.
+    more = sys.version_info >= (3, 14)
     captured = capture(f)
-    assert [captured(), captured()] == [expected] * 2
+    assert [captured(), captured()] == [(*(n + more for n in of_variable), of_temporary)] * 2
 
 
 def test_arguments_of_a_resume_function_are_handed_over_without_the_hook():

@@ -4,6 +4,7 @@ import collections
 import collections.abc
 import functools
 import re
+import sys
 import types
 import typing
 
@@ -104,6 +105,25 @@ def test_annotations_of_functions_made_inside():
     assert run.graph_count == 1 and not run.breaks
 
 
+def test_annotations_are_kept_with_what_makes_them():
+    """From 3.14 on they are made when they are first asked for; an assignment to either takes the other away."""
+
+    def f(x):
+        def g(v: list[int]) -> float:
+            return v
+
+        kept = g.__annotations__
+        h = functools.wraps(g)(lambda v: v)
+        return x + 1, g, kept, h, h.__annotations__
+
+    compiled = dynamo_lite.compile(f, backend=(counter := CompileCounter()), fullgraph=True)
+    y, g, kept, h, copied = compiled(torch.ones(3))
+    assert counter.frame_count == 1 and torch.equal(y, torch.full((3,), 2.0))
+    assert g.__annotations__ is kept == {"v": list[int], "return": float}
+    assert h.__annotations__ is copied == kept
+    assert getattr(g, "__annotate__", lambda form: kept)(1) == kept
+
+
 def test_iteration_over_what_is_not_iterable():
     def f(x):
         try:
@@ -124,3 +144,19 @@ def test_tree_map_only_is_one_graph():
 
     run = run_both(f, torch.ones(3))
     assert run.graph_count == 1 and not run.breaks
+
+
+TEMPLATES = """
+def f(x):
+    n = 3
+    template = t"a{n}b{n!r:>5}{x}"
+    first, second, third = template.interpolations
+    return x + len(template.strings), first.value, second.conversion, second.format_spec, third.expression, template.strings
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="template strings")
+def test_template_strings():
+    names = {}
+    exec(TEMPLATES, names)
+    assert {b.slug for b in run_both(names["f"], torch.ones(3)).breaks} == {"call-c-function"}

@@ -23,6 +23,7 @@ from dynamo_lite._eval_frame import store_hashed
 from dynamo_lite.dynamism.dynamic_shapes import varying_keys
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.isa import c_facts
 from dynamo_lite.variables.protocol.abstract import (
     binary_op,
     get_attr,
@@ -61,6 +62,7 @@ from dynamo_lite.variables.protocol.hashing import (
     number_key,
     refuse_collisions,
     runs_program,
+    table_key,
 )
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
@@ -204,7 +206,8 @@ class DictVariable(NativeVariable):
 
     def key(self, tx: Frame, v: VariableTracker) -> Any:
         """The host key of an object in this table."""
-        key = number_key(tx, v, self.items) if v.is_symbolic or self.numbered else key_of(tx, v)
+        is_number = v.is_symbolic or self.numbered
+        key = number_key(tx, v, self.items) if is_number else table_key(tx, v, c_facts.UNHASHABLE_KEY)
         check_address(key, self)
         return key
 
@@ -570,7 +573,7 @@ def merge_pairs(tx: Frame, self: DictVariable, iterable: VariableTracker) -> Non
     i = 0
     while (pair := iter_next(tx, iterator)) is not None:
         if pair.tp_iter is None and pair.sq_item is None:
-            tx.raises(TypeError, f"cannot convert dictionary update sequence element #{i} to a sequence")
+            tx.raises(TypeError, c_facts.NO_PAIR.format(number=i))
         parts = unpack(tx, pair)
         if len(parts) != 2:
             tx.raises(ValueError, f"dictionary update sequence element #{i} has length {len(parts)}; 2 is required")

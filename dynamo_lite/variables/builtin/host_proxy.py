@@ -8,6 +8,7 @@ where C code takes only that, or the class defines no special methods; objects o
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import NotConstant, unsupported
@@ -47,7 +48,12 @@ def defines_nothing(cls: type) -> bool:
     return not any(name[:2] == name[-2:] == "__" and name not in _HARMLESS for name in own)
 
 
-_HARMLESS = frozenset(vars(type("Empty", (), {"__slots__": (), "__annotations__": {}}))) | {"__dict__", "__weakref__"}
+class _Annotated:
+    annotated: int
+
+
+inspect.get_annotations(_Annotated)  # which may leave something in the class
+_HARMLESS = frozenset(vars(_Annotated)) | {"__annotations__", "__slots__"}
 
 
 def from_host(tx: Frame, value: Any) -> VariableTracker:

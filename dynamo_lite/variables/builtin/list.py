@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
+from dynamo_lite.isa import c_facts
 from dynamo_lite.variables.protocol.abstract import (
     get_iter,
     hint_length,
@@ -173,7 +174,7 @@ def list_init(
     return NONE
 
 
-def iterate(tx: Frame, iterable: VariableTracker) -> list[VariableTracker]:
+def iterate(tx: Frame, iterable: VariableTracker, unpack: Callable[..., Any] = unpack) -> list[VariableTracker]:
     """A new list of the items of any iterable."""
     items = host_items(iterable)
     return unpack(tx, iterable) if items is None else list(items)
@@ -251,6 +252,11 @@ def list_copy(tx: Frame, self: ListVariable, /) -> VariableTracker:
     return ListVariable(list(self.items))
 
 
+def _not_in_list(tx: Frame, value: VariableTracker) -> str:
+    text = c_facts.NOT_IN_LIST
+    return text.format(item=repr_text(tx, value)) if "{item}" in text else text
+
+
 @method(list.index)
 def list_index(
     tx: Frame,
@@ -262,7 +268,7 @@ def list_index(
 ) -> VariableTracker:
     i = self.index_of(tx, value, start, stop)
     if i is None:
-        return tx.raises(ValueError, f"{repr_text(tx, value)} is not in list")
+        return tx.raises(ValueError, _not_in_list(tx, value))
     return ConstantVariable(i)
 
 

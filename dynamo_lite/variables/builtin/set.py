@@ -10,13 +10,14 @@ Mirrors `Objects/setobject.c`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import starmap, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import store_hashed
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.isa import c_facts
 from dynamo_lite.variables.protocol.abstract import (
     COMPARE_OPS,
     class_name,
@@ -41,6 +42,7 @@ from dynamo_lite.variables.protocol.hashing import (
     known_key,
     refuse_collisions,
     runs_program,
+    table_key,
 )
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
@@ -170,7 +172,7 @@ class SetVariable(NativeVariable):
         if item.is_symbolic and type(self) is SetVariable and self.source is None and item.present() is not None:
             self.hold(item)
             return
-        key = key_of(tx, item)
+        key = element_key(tx, item)
         self.changing(tx)
         self.items.add(key)
 
@@ -397,12 +399,19 @@ def lookup_key(tx: Frame, item: VariableTracker) -> Any:
     """The host key to search for: a set is searched for as a frozenset."""
     if isinstance(item, SetVariable) and item.python_type().__hash__ is None:
         return key_of(tx, FrozenSetVariable(item.items))
-    return key_of(tx, item)
+    return element_key(tx, item)
 
 
-def element_keys(tx: Frame, v: VariableTracker, wanted: Any = ()) -> Any:
+def element_key(tx: Frame, item: VariableTracker) -> Any:
+    """The host key of what becomes an element of a set, or is compared with its elements."""
+    return table_key(tx, item, c_facts.UNHASHABLE_ELEMENT)
+
+
+def element_keys(
+    tx: Frame, v: VariableTracker, wanted: Any = (), key: Callable[[Frame, VariableTracker], Any] = element_key
+) -> Any:
     """The host keys of an iterable's items, as something that host set operations treat as they would the real
-    object. An intersection stops where it has met all keys that are `wanted`.
+    object. An intersection stops where it has met all keys that are `wanted`, and has keys that are no elements (`key_of`).
     """
     if isinstance(v, SetVariable):
         return v.items
@@ -414,7 +423,7 @@ def element_keys(tx: Frame, v: VariableTracker, wanted: Any = ()) -> Any:
     missing = set(wanted)
     iterator = get_iter(tx, v)
     while (item := iter_next(tx, iterator)) is not None:
-        keys.append(key_of(tx, item))
+        keys.append(key(tx, item))
         if missing:
             with host_table(tx):
                 missing.discard(keys[-1])
@@ -475,7 +484,7 @@ def _keys_of_others(tx: Frame, self: SetVariable, name: str, others: tuple[Varia
     for other in others:
         with host_table(tx):
             left = set(self.items).intersection(*found)
-        found.append(element_keys(tx, other, left))
+        found.append(element_keys(tx, other, left, key_of))
     return found
 
 
@@ -506,7 +515,7 @@ def _predicate(base: type, name: str) -> None:
 
     @method(host)
     def operation(tx: Frame, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
-        keys = element_keys(tx, other)
+        keys = element_keys(tx, other, key=key_of if name == "issubset" else element_key)
         with host_table(tx):
             return boolean(host(self.items, keys))
 
@@ -637,10 +646,10 @@ def _intersect_views(tx: Frame, v: VariableTracker, w: VariableTracker) -> SetVa
     n = length(tx, v).value
     if w.python_type() is set and n <= length(tx, w).value:
         with host_table(tx):
-            return SetVariable([key for key in element_keys(tx, v) if key in w.items])
+            return SetVariable([key for key in element_keys(tx, v, key=key_of) if key in w.items])
     if isinstance(w, SetLike) and length(tx, w).value > n:
         v, w = w, v
-    return SetVariable([key_of(tx, item) for item in iterated(tx, w) if contains(tx, v, item).value])
+    return SetVariable([element_key(tx, item) for item in iterated(tx, w) if contains(tx, v, item).value])
 
 
 for _suffix, _name, _update in (

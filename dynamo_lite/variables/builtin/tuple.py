@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import bases_of, dict_of, dictoffset_of, module_of, qualname_of
-from dynamo_lite.variables.protocol.abstract import type_name
+from dynamo_lite.variables.protocol.abstract import type_name, unpack_to_tuple
 from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset, type_attribute
@@ -186,7 +186,7 @@ def new_tuple(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None 
         return TupleVariable([])
     if iterable.python_type() is tuple:
         return iterable
-    return TupleVariable(iterate(tx, iterable))
+    return TupleVariable(iterate(tx, iterable, unpack_to_tuple))
 
 
 @builtin(tuple.__new__)
@@ -194,7 +194,7 @@ def tuple_new(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None 
     real = cls.value
     if real is tuple:
         return new_tuple(tx, cls, iterable)
-    items = [] if iterable is None else iterate(tx, iterable)
+    items = [] if iterable is None else iterate(tx, iterable, unpack_to_tuple)
     if is_plain_subclass(real):
         _guard_class(tx.tr, real)
         return TupleVariable(items, real)

@@ -52,7 +52,7 @@ class CompiledVariable(DescriptorVariable):
 
 
 _OF_FUNCTION = frozenset(
-    {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__"}
+    {"__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__annotate__"}
     | {"__type_params__", "__defaults__", "__kwdefaults__", "__code__", "__globals__", "__builtins__", "__closure__"}
 )
 

@@ -14,6 +14,7 @@ import re
 import types
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite._eval_frame import keep_annotations
 from dynamo_lite.exc import TRACEBACK, NotConstant, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa import docstring
@@ -41,7 +42,7 @@ from dynamo_lite.variables.protocol.descr import (
 from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, HANDLERS, PURE
 from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.markers import refuse_marked
-from dynamo_lite.variables.protocol.native import object_repr, optional_attr
+from dynamo_lite.variables.protocol.native import emit_call, object_repr, optional_attr
 from dynamo_lite.variables.protocol.slots import SLOTDEFS, call_slot
 from dynamo_lite.variables.protocol.wrap import builds
 
@@ -154,9 +155,11 @@ class FunctionVariable(PlainObject):
 
     def store_member(self, tx: Frame, name: str, value: VariableTracker) -> None:
         """Store an attribute that C keeps in the function object."""
-        if "__annotate__" in self.made and name == "__annotations__":
-            del self.made["__annotate__"]
         tx.tr.effects.mutating(self)
+        if name == "__annotations__" and _LATE_ANNOTATIONS:
+            self.made["__annotate__"] = ConstantVariable(None)
+        if name == "__annotate__" and not is_none(value):
+            self.made.pop("__annotations__", None)
         self.made[name] = value
 
     # -- codegen
@@ -188,7 +191,11 @@ class FunctionVariable(PlainObject):
         self._emit_members(cg, self.made)
 
     def _emit_members(self, cg: Codegen, names: Any) -> None:
-        for name in names:
+        for name in sorted(names, key=lambda name: name == "__annotations__"):  # setting `__annotate__` removes them
+            if name == "__annotations__" and not is_none(self.made.get("__annotate__", ConstantVariable(None))):
+                emit_call(cg, keep_annotations, self, self.made[name])
+                cg.asm.pop_top()
+                continue
             cg.load(self.made[name])
             cg.load(self)
             cg.asm.store_attr(name)
@@ -197,21 +204,40 @@ class FunctionVariable(PlainObject):
 _ATTRIBUTE_OF_FLAG = {1: "__defaults__", 2: "__kwdefaults__", 4: "__annotations__", 16: "__annotate__"}
 
 
+_LATE_ANNOTATIONS = "__annotate__" in types.FunctionType.__dict__  # from 3.14 on
+
+
 def _new_annotations(tx: Frame, f: FunctionVariable) -> VariableTracker:
-    if "__annotate__" in f.made:
-        # They are computed when first asked for and kept beside the function that computes them: no assignment to the
-        # function that the replacement code makes has that effect.
-        unsupported("mutation-of-unknown-object", f"{f.describe()}.__annotations__ of a function made here")
-    return f.made.setdefault("__annotations__", DictVariable())
+    """`func_get_annotation_dict`: from 3.14 on a function makes them when they are first asked for."""
+    annotate = f.made.get("__annotate__", ConstantVariable(None))
+    value: VariableTracker = DictVariable()
+    if not is_none(annotate):
+        value = tx.call(annotate, [ConstantVariable(1)], {})
+        if not issubclass(value.python_type(), dict):
+            tx.raises(TypeError, f"__annotate__() must return a dict, not {type_name(value)}")
+        tx.tr.effects.mutating(f)
+    f.made["__annotations__"] = value
+    return value
 
 
-def _member(name: str, default: Any, kind: type | None = None, optional: bool = True) -> None:
+def _set_annotate(tx: Frame, f: FunctionVariable, value: VariableTracker | None) -> None:
+    """`func_set_annotate`."""
+    if value is None:
+        tx.raises(TypeError, "__annotate__ cannot be deleted")
+    if not is_none(value) and value.tp_call is None:
+        tx.raises(TypeError, "__annotate__ must be callable or None")
+    if is_none(value) and f.value is not MISSING:
+        unsupported("mutation-of-unknown-object", f"{f.describe()}.__annotate__ = None")
+    f.store_member(tx, "__annotate__", value)
+
+
+def _member(name: str, default: Any, kind: type | None = None, optional: bool = True, own_write: Any = None) -> None:
     """An attribute of functions that can be stored: what a new function has, the type of its values, whether None will do."""
 
     def read(tx: Frame, f: FunctionVariable, /) -> VariableTracker:
         if name in f.made:
             return f.made[name]
-        if f.value is MISSING:
+        if f.value is MISSING or (name == "__annotations__" and "__annotate__" in f.made):
             return default(tx, f)
         return tx.tr.wrap(getattr(f.value, name), tx.tr.source(f.source, ir.ATTR, name))
 
@@ -224,7 +250,7 @@ def _member(name: str, default: Any, kind: type | None = None, optional: bool = 
             value = DictVariable() if name == "__annotations__" else ConstantVariable(None)
         f.store_member(tx, name, value)
 
-    getset(types.FunctionType.__dict__[name], write)(read)
+    getset(types.FunctionType.__dict__[name], own_write or write)(read)
 
 
 _none = lambda tx, f: ConstantVariable(None)  # noqa: E731
@@ -235,6 +261,8 @@ _member("__module__", lambda tx, f: f.globals.load(tx, "__name__") or ConstantVa
 _member("__annotations__", _new_annotations, dict)
 _member("__defaults__", _none, tuple)
 _member("__kwdefaults__", _none, dict)
+if _LATE_ANNOTATIONS:
+    _member("__annotate__", _none, own_write=_set_annotate)
 if "__type_params__" in types.FunctionType.__dict__:
     _member("__type_params__", lambda tx, f: TupleVariable([]), tuple, False)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.protocol.abstract import class_name, is_subtype, known_mro, type_name
+from dynamo_lite.isa import c_facts
+from dynamo_lite.variables.protocol.abstract import class_name, is_subtype, known_mro, message_name, type_name
 from dynamo_lite.variables.protocol.base import Child, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset, has_own, type_attribute
@@ -95,7 +96,9 @@ def check(tx: Frame, start: VariableTracker, obj: VariableTracker) -> VariableTr
     claimed = claimed_class(tx, obj)
     if isinstance(claimed, TypeVariable) and is_subtype(tx, claimed.value, start.value):
         return claimed
-    return tx.raises(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+    is_type = isinstance(obj, TypeVariable)
+    what = f"type {message_name(obj.value)}" if is_type else f"instance of {type_name(obj)}"
+    return tx.raises(TypeError, c_facts.NO_BASE.format(what=what, start=message_name(start.value)))
 
 
 def _reader(descriptor: Any) -> Any:

@@ -12,13 +12,15 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.isa import c_facts
 from dynamo_lite.isa.typeobject import (
     can_change,
     dict_of,
+    full_name,
     is_heap_type,
     lookup,
     module_of,
@@ -103,6 +105,15 @@ def type_name(v: VariableTracker) -> str:
     cls = v.python_type()
     message_name(cls)
     return tp_name(cls)
+
+
+def said(text: str, cls: type, **fields: object) -> str:
+    """One of the `isa.c_facts` about an instance of the class, for the same use."""
+    if "{full_name}" in text:
+        name = class_path(cls) if can_change(cls) else full_name(cls)
+        return text.format(full_name=name.removeprefix("__main__."), **fields)
+    message_name(cls)
+    return text.format(name=tp_name(cls), **fields)
 
 
 def message_name(cls: type) -> str:
@@ -337,6 +348,16 @@ def length(tx: Frame, v: VariableTracker) -> VariableTracker:
     return n if n.value is MISSING else _checked_length(tx, n)
 
 
+def too_many_values(tx: Frame, v: VariableTracker, wanted: int) -> NoReturn:
+    """An object has more items than there are variables to unpack it to."""
+    there = None
+    if v.python_type() in (list, tuple, dict):  # whose length C knows
+        text, there = c_facts.TOO_MANY_VALUES, length(tx, v).value
+    else:
+        text = c_facts.TOO_MANY_ITEMS
+    tx.raises(ValueError, text.format(wanted=wanted, there=there))
+
+
 def _checked_length(tx: Frame, n: VariableTracker) -> VariableTracker:
     """The length that `slot_sq_length` makes of the result of a `__len__`."""
     n = index(tx, n)
@@ -354,7 +375,7 @@ def contains(tx: Frame, container: VariableTracker, item: VariableTracker) -> Va
     if container.sq_contains is not None:
         return container.sq_contains(tx, item)
     if container.tp_iter is None and container.sq_item is None:
-        return tx.raises(TypeError, f"argument of type '{type_name(container)}' is not iterable")
+        return tx.raises(TypeError, said(c_facts.NOT_A_CONTAINER, container.python_type()))
     iterator = get_iter(tx, container)
     while (candidate := iter_next(tx, iterator)) is not None:
         if equal(tx, candidate, item):
@@ -473,6 +494,11 @@ def unpack(tx: Frame, v: VariableTracker) -> list[VariableTracker]:
     iterator = get_iter(tx, v)
     hint_length(tx, v)
     return list(rest(tx, iterator))
+
+
+def unpack_to_tuple(tx: Frame, v: VariableTracker) -> list[VariableTracker]:
+    """The same, as `PySequence_Tuple` sees them."""
+    return unpack(tx, v) if c_facts.TUPLE_ASKS_FOR_LENGTH else list(iterated(tx, v))
 
 
 def iterated(tx: Frame, v: VariableTracker) -> Iterator[VariableTracker]:

@@ -14,6 +14,7 @@ from dynamo_lite import polyfills
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import has_finalizer
+from dynamo_lite.isa import c_facts
 from dynamo_lite.isa.typeobject import (
     ABSENT,
     Py_TPFLAGS_IMMUTABLETYPE,
@@ -30,7 +31,7 @@ from dynamo_lite.isa.typeobject import (
     tp_name,
 )
 
-from .abstract import message_name, type_name
+from .abstract import said, type_name
 from .base import Plain, VariableTracker, is_lazy
 from .constant import ConstantVariable, is_none
 from .dispatch import method
@@ -248,9 +249,7 @@ class SlotDescriptorVariable(DescriptorVariable):
             return foreign_attribute(tx, obj, self.value)
         found = obj.get_slot(tx, self.value)
         if found is None:
-            return tx.raises(
-                AttributeError, f"'{message_name(cls.value)}' object has no attribute '{self.value.__name__}'"
-            )
+            return tx.raises(AttributeError, said(c_facts.EMPTY_SLOT, cls.value, attribute=self.value.__name__))
         return found
 
     def tp_descr_set(self, tx: Frame, obj: VariableTracker, value: VariableTracker | None) -> None:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite._eval_frame import is_stored_under
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards.ir import PYTHON
+from dynamo_lite.isa import c_facts
 from dynamo_lite.isa.typeobject import lookup
 
-from .abstract import is_true, richcompare, type_name
+from .abstract import is_true, richcompare, said, type_name
 from .base import MISSING, LazyVariable, ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, ConstantVariable, atom_base
 from .native import host_value, same_or_equal
@@ -116,7 +117,7 @@ class NumberKey:
 def number_key(tx: Frame, v: VariableTracker, keys: Any) -> Any:
     """The host key under which a table with these host keys has, or would have, an object, where a number takes part that may be
     another one at the next call: what it is not equal to is guarded. One that is found is held to be that key."""
-    own = NumberKey(v) if _is_apart(v, keys) else key_of(tx, v)
+    own = NumberKey(v) if _is_apart(v, keys) else table_key(tx, v, c_facts.UNHASHABLE_KEY)
     for key in keys if type(own) in _NUMBERS else ():
         if type(key) in _NUMBERS and NumberKey in (type(own), type(key)):
             if is_true(tx, richcompare(tx, key_tracker(key), v, "==")):
@@ -173,6 +174,17 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
     if v.is_python_constant():
         return Key(v, v.as_python_constant())
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
+
+
+def table_key(tx: Frame, v: VariableTracker, text: str) -> Any:
+    """The same for a table that says `text` where that is a TypeError."""
+    try:
+        return key_of(tx, v)
+    except ObservedException as error:
+        if error.exc.python_type() is not TypeError or text == "{error}":
+            raise
+        reason = host_value(error.exc.tp_str(tx), "unhashable-key")
+        return tx.raises(TypeError, said(text, v.python_type(), error=reason))
 
 
 def check_address(key: object, table: Any) -> None:

@@ -84,10 +84,15 @@ def is_internal(code: types.CodeType) -> bool:
     return code.co_filename.startswith(_HERE)
 
 
+# Hold a lock from 3.14 on, which captured code does not take.
+WARNINGS = frozenset({"warnings", "_py_warnings"})
+
+
 def is_one_step(globals_: dict[str, Any]) -> bool:
-    """True for the globals of a module of torch whose functions do another thing where they are compiled: they are run whole or not at
-    all. A break belongs before their call."""
-    return (globals_.get("__name__") or "").startswith(ONE_STEP)
+    """True for the globals of a module whose functions are run whole or not at all, since they do another thing where they are compiled. A
+    break belongs before their call."""
+    name = globals_.get("__name__") or ""
+    return name.startswith(ONE_STEP) or name in WARNINGS
 
 
 def why_not_inlined(fn: Any) -> tuple[str, str] | None:

@@ -15,7 +15,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.builtin.iter import IteratorVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.builtin.zip import emit_advanced, emit_instance
-from dynamo_lite.variables.protocol.abstract import unpack
+from dynamo_lite.variables.protocol.abstract import unpack_to_tuple
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, is_none
 from dynamo_lite.variables.protocol.dispatch import constructor
@@ -64,7 +64,7 @@ def new_product(
     times = 1 if repeat is None else host_index(tx, repeat)
     if times < 0:
         return tx.raises(ValueError, "repeat argument cannot be negative")
-    pools = [unpack(tx, iterable) for iterable in iterables] if times else []
+    pools = [unpack_to_tuple(tx, iterable) for iterable in iterables] if times else []
     return CombinatoricVariable(itertools.product, pools, repeat=times)
 
 
@@ -72,7 +72,7 @@ def new_product(
 def new_permutations(
     tx: Frame, cls: VariableTracker, iterable: VariableTracker, r: VariableTracker = NONE
 ) -> VariableTracker:
-    pool = unpack(tx, iterable)
+    pool = unpack_to_tuple(tx, iterable)
     if not is_none(r) and not issubclass(r.python_type(), int):
         return tx.raises(TypeError, "Expected int as r")
     return _of_length(tx, itertools.permutations, pool, len(pool) if is_none(r) else host_index(tx, r))
@@ -88,7 +88,7 @@ def _new_combinations(cls: type) -> None:
         tx: Frame, tracker: VariableTracker, iterable: VariableTracker, r: VariableTracker
     ) -> VariableTracker:
         n = host_index(tx, r)
-        return _of_length(tx, cls, unpack(tx, iterable), n)
+        return _of_length(tx, cls, unpack_to_tuple(tx, iterable), n)
 
 
 _new_combinations(itertools.combinations)

@@ -7,6 +7,7 @@ Mirrors `Python/sysmodule.c`, `Python/_warnings.c`.
 
 from __future__ import annotations
 
+import _warnings
 import gc
 import sys
 import types
@@ -21,6 +22,7 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import builtin, pure
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
+from dynamo_lite.variables.protocol.trace_rules import WARNINGS, is_one_step
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -81,7 +83,8 @@ def shows_warnings() -> bool:
     return (
         warnings.showwarning is warnings._showwarning_orig  # type: ignore[attr-defined]
         and warnings.formatwarning is warnings._formatwarning_orig  # type: ignore[attr-defined]
-        and getattr(show, "__globals__", None) is vars(warnings)
+        and getattr(show, "__globals__", {}).get("__name__") in WARNINGS
+        and not getattr(sys.flags, "context_aware_warnings", False)  # from 3.14 on: other filters than these
         and warnings.defaultaction != "error"  # type: ignore[attr-defined]
         and all(action != "error" for action, *_ in warnings.filters)
     )
@@ -134,18 +137,34 @@ class FilterVersion(NativeVariable):
         return FilterVersion
 
     def emit_update(self, cg: Codegen) -> None:
-        emit_call(cg, warnings._filters_mutated)
+        emit_call(cg, _tell_of_filters)
         cg.asm.pop_top()
 
 
-if hasattr(warnings, "_filters_mutated"):
+def filters_mutated(tx: Frame, /) -> VariableTracker:
+    if any(type(vt) is IssuedWarning for vt in tx.tr.effects.mutations):
+        return unsupported("call-print", "filters that change behind warnings.warn()")
+    tx.tr.effects.mutating(FilterVersion(tx.tr.constant_source(warnings)))
+    return NONE
 
-    @builtin(warnings._filters_mutated)
-    def filters_mutated(tx: Frame, /) -> VariableTracker:
-        if any(type(vt) is IssuedWarning for vt in tx.tr.effects.mutations):
-            return unsupported("call-print", "filters that change behind warnings.warn()")
-        tx.tr.effects.mutating(FilterVersion(tx.tr.constant_source(warnings)))
+
+if hasattr(warnings, "_filters_mutated_lock_held"):  # from 3.14 on
+
+    def _tell_of_filters() -> None:
+        with warnings._lock:
+            warnings._filters_mutated_lock_held()
+
+    @builtin(_warnings._acquire_lock, _warnings._release_lock)
+    def warnings_lock(tx: Frame, /) -> VariableTracker:
+        """Nothing happens while the functions of `warnings` are captured, each of them as a whole."""
+        if not is_one_step(tx.parent.globals.value):
+            unsupported("call-c-function", "the lock of the warnings")
         return NONE
+
+    builtin(warnings._filters_mutated_lock_held)(filters_mutated)
+else:
+    _tell_of_filters = warnings._filters_mutated
+    builtin(warnings._filters_mutated)(filters_mutated)
 
 
 def _setting(function: Any, ask: Any = None) -> None:
