@@ -122,7 +122,7 @@ def test_errors_are_raised():
     x = torch.ones(2)
     for f in (2.0, 4.0, 5.0):
         assert torch.equal(compiled(x, f), x * (1 / f))
-    with pytest.raises(ZeroDivisionError, match="float division by zero"):
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
         compiled(x, 0.0)
     assert torch.equal(compiled(x, 8.0), x / 8)
 

@@ -23,7 +23,7 @@ from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr
 from dynamo_lite.variables.protocol.dispatch import constructor, method
-from dynamo_lite.variables.protocol.hashing import Key, key_of
+from dynamo_lite.variables.protocol.hashing import HASH_RULES, Key, key_of, tuple_key
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, host_index, host_value
 from dynamo_lite.variables.protocol.wrap import builds
 
@@ -104,7 +104,8 @@ def _item_key(tx: Frame, v: VariableTracker) -> Any:
     if v.is_symbolic or (tx.tr.effects.cached and tx.tr.effects.comes_from_cache(v) is not None):
         return v
     cls = v.python_type()
-    if isinstance(v, TupleVariable) and (cls.__hash__, cls.__eq__) == (tuple.__hash__, tuple.__eq__):
+    compares_items = isinstance(v, TupleVariable) and issubclass(getattr(cls.__eq__, "__objclass__", object), tuple)
+    if compares_items and HASH_RULES.get(cls.__hash__) is tuple_key:
         return (cls, *[_item_key(tx, item) for item in v.items])
     return (cls, key_of(tx, v))
 

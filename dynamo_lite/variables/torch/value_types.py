@@ -28,6 +28,7 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable
 from dynamo_lite.variables.protocol.descr import type_lookup
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, PURE, constructor, method
+from dynamo_lite.variables.protocol.hashing import hash_rule, tuple_key
 from dynamo_lite.variables.protocol.native import emit_all
 from dynamo_lite.variables.protocol.wrap import builds, guarded
 
@@ -114,6 +115,8 @@ builds(type(torch._VF))(guarded(ir.IS, FunctionsModuleVariable))
 
 
 # -- torch.Size
+
+hash_rule(torch.Size.__hash__)(tuple_key)  # a method of its own where tuples keep their hashes (3.14)
 
 
 class SizeVariable(TupleVariable):
