@@ -121,12 +121,13 @@ def let_through(error: BaseException) -> None:
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Whether this is how a lack of memory shows. CPython 3.11 forgets an exception that leaves a frame while there is no memory for
-    the frame object of the caller (`take_ownership` in Python/frame.c), and raises SystemError in its place."""
+    the frame object of the caller (`take_ownership` in Python/frame.c), 3.14 one during which there is none to clear the dictionary of an
+    object; they raise SystemError in its place."""
     return (
         isinstance(error, MemoryError)
         or _has_overlooked_lack_of_memory(error)
         or (type(error) is RuntimeError and str(error) == _NO_LOCK)
-        or (sys.version_info < (3, 12) and type(error) is SystemError and str(error).endswith(_FORGOTTEN))
+        or (type(error) is SystemError and str(error).endswith(_FORGOTTEN))
     )
 
 
