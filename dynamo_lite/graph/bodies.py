@@ -71,6 +71,11 @@ class Body:
         """Whether this is a side of a branch, or in one."""
         return self.branch == branch or (self.parent is not None and self.parent.is_side_of(branch))
 
+    @property
+    def is_in_branches_only(self) -> bool:
+        """Whether this, and all around it, are sides of branches."""
+        return self.branch is not None and (self.parent is None or self.parent.is_in_branches_only)
+
     def note_random(self) -> None:
         """An operator draws random numbers, here or in a body inside."""
         self.is_random = True

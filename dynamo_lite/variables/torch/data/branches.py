@@ -55,6 +55,9 @@ def follow_both(tx: Frame, make_flag: Flag) -> None:
         or tx.generator is not None
     ):
         return
+    scope = tx.tr.graph.scope
+    if scope is not None and not scope.is_in_branches_only:
+        return  # `vmap` refuses a branch on data, and other operators run a body otherwise than once
     flag = make_flag()
     if flag.cls is not torch.Tensor or flag.proxy.is_fake or not (flag.proxy.meta.live or flag.proxy.meta.numel() == 1):
         return
