@@ -26,7 +26,7 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 3_040,
     "polyfills": 1_650,
-    "report": 4_570,
+    "report": 4_590,
     "testing": 800,
     "tune": 1_650,
     "variables": 150,

@@ -407,7 +407,9 @@ class StaticFrame:
 
     def set_function_attribute(self, instr: Instr) -> None:
         value, function = self.popn(2)
-        if instr.arg == 4 and isinstance(function, ScriptFunctionVariable):
+        if instr.arg == 16 and isinstance(value, ScriptFunctionVariable):  # what makes the annotations (PEP 649)
+            value = AnnotateFrame(value.code, self.name, self.free, {}).run().annotations
+        if instr.arg in (4, 16) and isinstance(function, ScriptFunctionVariable):
             self.functions[function.code] = self._arguments(value)
         self.stack.append(function)
 
@@ -457,6 +459,21 @@ def _adjust(stack: list[Any], effect: int) -> None:
         del stack[effect:]
     else:
         stack += [UNKNOWN] * effect
+
+
+class AnnotateFrame(StaticFrame):
+    """The evaluation of a function's `__annotate__`, which builds one dict; `annotations` is that, flat."""
+
+    annotations: StaticVariable = UNKNOWN
+
+    def run(self) -> AnnotateFrame:
+        super().run()
+        return self
+
+    def _step(self, instr: Instr) -> None:
+        if instr.op is Op.BUILD_MAP:
+            self.annotations = KnownTupleVariable(tuple(self.stack[len(self.stack) - 2 * instr.arg :]))
+        super()._step(instr)
 
 
 def _meet(waiting: dict[int, list[Any]], target: int, stack: list[Any]) -> None:

@@ -93,12 +93,12 @@ def test_graph_breaks(logs):
         assert first == [f"Graph break in user code at program.py:{line}" for line in (7, 16)]
         assert sum(text.startswith("Graph Break Reason: ") for text in texts) >= 2
         begin = texts.index("User code traceback:")
-        assert [text.strip() for text in texts[begin + 1 : begin + 8]][:6] == [
+        lines = [text.strip() for text in texts[begin + 1 : begin + 8]]
+        assert [line for line in lines if not set(line) <= {"~", "^"}][:5] == [  # which differ between versions
             'File "program.py", line 23, in <module>',
             "f(torch.ones(3, 4), torch.ones(4, 5))",
             'File "program.py", line 14, in f',
             "z = helper(z)",
-            "^^^^^^^^^",
             'File "program.py", line 7, in helper',
         ]
     assert "  this value was made at " in "\n".join(of(logs["ours"], "graph_breaks"))

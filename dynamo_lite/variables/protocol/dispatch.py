@@ -43,8 +43,7 @@ SLUG_OF_MODULE = {
 
 def slug_of_foreign(fn: Callable[..., Any]) -> str:
     """The slug of the break that calling a C function or class without a model is."""
-    owner = getattr(fn, "__objclass__", None) or getattr(fn, "__self__", None)  # a module, for a function of one
-    owner = owner if issubclass(type(owner), type) else fn
+    owner = getattr(fn, "__objclass__", fn)
     return SLUG_OF_MODULE.get(getattr(owner, "__module__", None), "call-c-function")
 
 

@@ -588,6 +588,9 @@ for _op, _function in COMPARE_OPS.items():
 _two(operator.getitem, get_item)
 _two(operator.is_, lambda tx, a, b: boolean(tx.tr.heap.identical(a, b)))
 _two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.heap.identical(a, b)))
+if hasattr(operator, "is_none"):  # from 3.14 on
+    builtin(operator.is_none)(lambda tx, a, /: boolean(tx.tr.heap.identical(a, NONE)))
+    builtin(operator.is_not_none)(lambda tx, a, /: boolean(not tx.tr.heap.identical(a, NONE)))
 
 
 def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:
