@@ -313,3 +313,22 @@ def test_a_type_error_of_an_override_is_not_implemented(op):
     a = torch.ones(2).as_subclass(Refusing)
     for b in (a, 2, torch.ones(2)):
         assert compiled(a, b) == apply(a, b)
+
+
+class AsksItself:
+    @property
+    def __torch_function__(self):
+        return self.__torch_function__
+
+
+def test_an_override_that_cannot_be_read_is_none():
+    """torch drops the RecursionError."""
+
+    def ask(x, y):
+        x = x + 1
+        if torch.overrides.has_torch_function_unary(y):
+            return torch.overrides.handle_torch_function(ask, (y,), x, y)
+        return x
+
+    compiled = dynamo_lite.compile(ask, backend="eager")
+    assert torch.equal(compiled(torch.ones(2), AsksItself()), torch.full((2,), 2.0))

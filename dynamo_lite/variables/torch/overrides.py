@@ -25,7 +25,7 @@ from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
 from dynamo_lite.graph.core.wrapper_tensors import is_followed, is_wrapper
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import lookup, mro_of, qualname_of
+from dynamo_lite.isa.typeobject import lookup, mro_of, name_of, qualname_of
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
@@ -64,6 +64,8 @@ def overrides_torch_function(cls: type) -> bool:
     if cls is torch.Tensor or cls is torch.nn.Parameter:
         return False
     override = lookup(cls, "__torch_function__")
+    if type(override) is property:  # torch asks the object, and takes one that raises for one that has none
+        unsupported("tensor-subclass", f"{name_of(cls)}.__torch_function__ is a property")
     return override is not None and override is not _C._disabled_torch_function_impl
 
 
