@@ -109,11 +109,7 @@ class BreakEmitter:
         if handled is not None:
             self._establish(handled)
         asm.set_location(*instr.pos)
-        if instr.op is Op.DELETE_FAST:
-            name = self.frames[-1].lifted.local_names[instr.arg]
-            asm.load_const(None)
-            asm.store_fast(name)
-            asm.delete_fast(name)  # unbound from here on
+        unbound = self._unbind(instr) if instr.op is Op.DELETE_FAST else None
         if guarded:
             asm.begin_try(failed)
         for i, entry in enumerate(operands):
@@ -127,8 +123,8 @@ class BreakEmitter:
             if instr.op is Op.WITH_EXCEPT_START:
                 instr = self._with_except_start(instr)
             single = _without_pair(instr)
-            if instr.op is Op.DELETE_FAST:
-                asm.delete_fast(name)
+            if unbound is not None:
+                asm.delete_fast(unbound)
             else:
                 asm.emit_op(single.op, single.arg)
             if self._tests_result():
@@ -144,6 +140,14 @@ class BreakEmitter:
         if guarded:
             asm.place(failed)
             self._failed(handled)
+
+    def _unbind(self, instr: Instr) -> str:
+        """The name of the variable that the instruction deletes, which is unbound in the new code from here on as well."""
+        name = self.frames[-1].lifted.local_names[instr.arg]
+        self.asm.load_const(None)
+        self.asm.store_fast(name)
+        self.asm.delete_fast(name)
+        return name
 
     def resume_behind(self) -> None:
         """Resume behind an instruction that is done."""

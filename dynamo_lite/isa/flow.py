@@ -137,7 +137,8 @@ def meeting_point(lifted: Lifted, index: int) -> int:
     """Where all ways on from a branch meet again: its immediate post-dominator, or the number of instructions if they meet behind the
     frame's return. Ways that end at a `raise`, and handlers of exceptions, do not count.
 
-    Cooper, Harvey, Kennedy: A Simple, Fast Dominance Algorithm (2001), with sets for the reason of size.
+    The greatest solution of the equations of dominance (Allen and Cocke 1972) on the reversed flow, with an integer as bit set per
+    instruction.
     """
     instrs, end = lifted.instrs, len(lifted.instrs)
     region = sorted(_reachable(lifted, index, raises=False), reverse=True)

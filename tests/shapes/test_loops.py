@@ -62,20 +62,21 @@ def test_turns_of_a_loop_that_go_on_with_a_list_have_one_version():
     assert said == {GIVEN}
 
 
+def rows_of_groups(x, groups):
+    total = torch.zeros(2)
+    for group in range(3):
+        (rows,) = torch.where(groups == group)
+        total = total + x[rows].sin().sum(0)
+    return total
+
+
 @BREAKS_AT_DATA
 def test_turns_of_a_loop_that_go_on_with_zero_or_one_row_are_no_versions():
-    def f(x, groups):
-        total = torch.zeros(2)
-        for group in range(3):
-            (rows,) = torch.where(groups == group)
-            total = total + x[rows].sin().sum(0)
-        return total
-
     calls = [
         (torch.randn(6, 2), torch.tensor(groups))
         for groups in ([0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 1, 1], [2, 2, 2, 2, 2, 1], [0, 1, 2, 2, 2, 2])
     ]
-    found, said = of_loop(f, calls)
+    found, said = of_loop(rows_of_groups, calls)
     assert found[2:] == [0, 0]
     assert said == {GIVEN}
 
@@ -125,15 +126,8 @@ def test_numbers_in_a_loop_that_breaks_are_symbols():
 
 
 def test_rows_of_groups_in_a_loop_are_in_one_graph():
-    def f(x, groups):
-        total = torch.zeros(2)
-        for group in range(3):
-            (rows,) = torch.where(groups == group)
-            total = total + x[rows].sin().sum(0)
-        return total
-
     calls = [(torch.ones(6, 2), torch.tensor(groups)) for groups in ([0, 0, 1, 1, 2, 2], [0, 0, 0, 0, 1, 1], [2] * 6)]
-    assert of_loop(f, calls) == ([1, 0, 0], set())
+    assert of_loop(rows_of_groups, calls) == ([1, 0, 0], set())
 
 
 def test_functions_in_a_loop_are_frames_of_their_own_from_the_first_change_on():

@@ -47,7 +47,8 @@ MODELS = types.SimpleNamespace()
 """What `variables` provides: `tensor(value)`, `symbol(value)`, `constant(tx, host value)`, `sequence(tx, type,
 items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame,
 `meet_overrides(tr)` the classes of wrapper tensors as well;
-`numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none."""
+`numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none; `follow_both(tx, make
+condition)` makes both sides of a branch on data part of the graph, where that can be."""
 
 
 class Overridden(Unsupported):

@@ -89,11 +89,10 @@ class GraphFailure:
             return self._pass_on(error, node, "let go of its inputs")
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
             return self._pass_on(error, node, "called hooks of saved tensors")
+        self.sizes.failed()
         if node is None:
-            self.sizes.failed()
             trace = self._trace(len(self.gm.graph.nodes) - 1, error, args)
             return self._without_backend(call, error, args) if trace is None else self._pass_on(error, None, trace)
-        self.sizes.failed()
         trace = self._trace(node, error, args)
         return self._start_again() if trace is None else self._pass_on(error, node, trace)
 

@@ -237,14 +237,15 @@ class DequeIterator(IteratorVariable):
         return item
 
     def emit_new(self, cg: Codegen) -> None:
+        if deque_has_changed(self.host):
+            remaining = ConstantVariable(operator.length_hint(self.host))
+            emit_call(cg, stale_iterator, ConstantVariable(self.cls), self.seq, remaining)
+            return
         # The type takes the deque and a position.
-        is_stale = deque_has_changed(self.host)
-        cg.load_callable(stale_iterator if is_stale else self.cls)
-        if is_stale:
-            cg.load_const(self.cls)
+        cg.load_callable(self.cls)
         load_filled(cg, self.seq)
-        cg.load_const(operator.length_hint(self.host) if is_stale else self.consumed)
-        cg.asm.call(2 + is_stale)
+        cg.load_const(self.consumed)
+        cg.asm.call(2)
 
 
 def stale_iterator(cls: type[Iterator[Any]], seq: Any, remaining: int) -> Iterator[Any]:

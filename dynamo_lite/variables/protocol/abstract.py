@@ -350,12 +350,9 @@ def length(tx: Frame, v: VariableTracker) -> VariableTracker:
 
 def too_many_values(tx: Frame, v: VariableTracker, wanted: int) -> NoReturn:
     """An object has more items than there are variables to unpack it to."""
-    there = None
     if v.python_type() in (list, tuple, dict):  # whose length C knows
-        text, there = c_facts.TOO_MANY_VALUES, length(tx, v).value
-    else:
-        text = c_facts.TOO_MANY_ITEMS
-    tx.raises(ValueError, text.format(wanted=wanted, there=there))
+        tx.raises(ValueError, c_facts.TOO_MANY_VALUES.format(wanted=wanted, there=length(tx, v).value))
+    tx.raises(ValueError, c_facts.TOO_MANY_ITEMS.format(wanted=wanted))
 
 
 def _checked_length(tx: Frame, n: VariableTracker) -> VariableTracker:

@@ -264,9 +264,7 @@ def refuse_collisions(keys: Iterable[Any]) -> None:
     for key in keys:
         number = hash(key) if type(key) is UserKey or is_constant_key(key) else None
         if type(key) is UserKey and number in seen:
-            error = Unsupported("unhashable-key", f"{type_name(key.vt)} objects with one hash")
-            error.break_step = key.made_at
-            raise error
+            raise Unsupported("unhashable-key", f"{type_name(key.vt)} objects with one hash").at(key.made_at)
         if number is not None:
             seen.add(number)
 

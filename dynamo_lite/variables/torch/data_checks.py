@@ -10,13 +10,13 @@ of the program; a wrong guess costs time, never the result.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.isa.canon import NO_TARGET, TERMINAL, Op
 from dynamo_lite.isa.flow import leads_to_checked_comparison, only_raises, side_that_goes_on
@@ -39,23 +39,10 @@ def checked_truth(
     become part of the graph."""
     expected = expected_truth(tx)
     if expected is None:
-        follow_both_sides(tx, lambda: vt)
+        MODELS.follow_both(tx, lambda: vt)
         unsupported(slug, context or vt.describe(), origin=made_at(vt.proxy))
     check(tx, vt, expected, slug, context)
     return ConstantVariable(expected)
-
-
-Flag = Callable[[], VariableTracker]
-"""Makes the condition of a branch as a tensor of the graph."""
-
-FOLLOWERS: list[Callable[[Frame, Flag], None]] = []
-"""What makes both sides of a branch part of the graph: `data.branches`, which stands on models that import this file."""
-
-
-def follow_both_sides(tx: Frame, flag: Flag) -> None:
-    """Raise `BothSidesFollowed` if the current instruction asks for a branch whose sides can both become part of the graph."""
-    for follow in FOLLOWERS:
-        follow(tx, flag)
 
 
 def expected_truth(tx: Frame) -> bool | None:

@@ -35,7 +35,7 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVar
 from dynamo_lite.variables.protocol.deferred_str import number_text
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
 
-from .data_checks import checked_truth, expected_truth, follow_both_sides
+from .data_checks import checked_truth, expected_truth
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -102,7 +102,7 @@ class SymNodeVariable(VariableTracker):
             return boolean(evaluate(bool, self.proxy.sym))
         except Unsupported:
             if is_unbacked(self.proxy.sym):
-                follow_both_sides(tx, lambda: self._as_tensor(tx))
+                MODELS.follow_both(tx, lambda: self._as_tensor(tx))
             raise
 
     def _as_tensor(self, tx: Frame) -> VariableTracker:

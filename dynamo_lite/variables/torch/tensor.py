@@ -213,7 +213,7 @@ class TensorVariable(VariableTracker):
             return ConstantVariable(convert(known))
         if not config.capture_scalar_outputs:
             ask(tx.tr.graph, [self.proxy])
-        if not tx.tr.graph.passes.sizes.has_numbers:
+        if not has_numbers(tx):
             what = f"{convert.__name__}({self.describe()})"
             unsupported("data-dependent-operator", what, origin=made_at(self.proxy))
         return converted_item(tx, self, convert)
@@ -344,6 +344,11 @@ def is_operand(vt: VariableTracker) -> bool:
 
 _numpy = sys.modules.get("numpy")
 _NUMBERS = (int, float, complex) if _numpy is None else (int, float, complex, _numpy.number, _numpy.bool_)
+
+
+def has_numbers(tx: Frame) -> bool:
+    """Whether a number that data decide is a value of the graph."""
+    return tx.tr.graph.passes.sizes.has_numbers
 
 
 def converted_item(

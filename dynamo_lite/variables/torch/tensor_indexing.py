@@ -22,7 +22,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 
 from .numpy.models import ArrayVariable, alias
 from .numpy.scalarmath import IntScalarVariable
-from .tensor import TensorVariable, ValueVariable, operate
+from .tensor import TensorVariable, ValueVariable, has_numbers, operate
 from .tensor_new import is_varying_int, tensor_of_ints
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def with_numbers(tx: Frame, key: VariableTracker) -> VariableTracker:
     """The key with the numbers that tensors in its slices hold, as torch reads them, where the graph may have such numbers."""
     if isinstance(key, TupleVariable) and any(isinstance(item, SliceVariable) for item in key.items):
         return TupleVariable([with_numbers(tx, item) for item in key.items])
-    if not isinstance(key, SliceVariable) or not tx.tr.graph.passes.sizes.has_numbers:
+    if not isinstance(key, SliceVariable) or not has_numbers(tx):
         return key
     parts = [part.nb_index(tx) if isinstance(part, TensorVariable) else part for part in key.children()]
     return SliceVariable(*parts)

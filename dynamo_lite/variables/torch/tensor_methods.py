@@ -31,7 +31,7 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, method, r
 from dynamo_lite.variables.protocol.native import atom_value, host_int, run
 
 from .data_checks import checked_truth, compared_item, expected_truth
-from .tensor import TensorVariable, dimension, known_item, metadata, tensor_shape, torchs_slots
+from .tensor import TensorVariable, dimension, has_numbers, known_item, metadata, tensor_shape, torchs_slots
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -199,11 +199,6 @@ def tensor_item(tx: Frame, self: TensorVariable) -> VariableTracker:
     if not has_numbers(tx):
         return compared_item(tx, self, Unsupported("data-dependent-operator", "Tensor.item()"))
     return tx.tr.graph.call(tx, "call_method", "item", [self])
-
-
-def has_numbers(tx: Frame) -> bool:
-    """Whether a number that data decide is a value of the graph."""
-    return tx.tr.graph.passes.sizes.has_numbers
 
 
 def _compared(name: str) -> Callable[..., VariableTracker]:

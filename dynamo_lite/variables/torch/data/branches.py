@@ -11,6 +11,7 @@ zeros where eager execution gives none.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.bodies import Body
+from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.storages import origin
 from dynamo_lite.graph.core.values import SymValue, TensorValue
@@ -31,9 +33,8 @@ from dynamo_lite.variables.protocol.base import BothSidesFollowed, VariableTrack
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from ..body import CapturedBody, Outside, followed, is_same, structure
-from ..data_checks import FOLLOWERS, Flag
 from ..higher_order.control_flow import Branches
-from ..tensor import TensorVariable, converted_item
+from ..tensor import TensorVariable, converted_item, has_numbers
 from .extremes import ChosenVariable, ExtremeChoice
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
 SLUG = "data-dependent-branch"
 
 
-def follow_both(tx: Frame, make_flag: Flag) -> None:
-    """Make both sides part of the graph. Raises `BothSidesFollowed`, or `Unsupported` with the reason why that can't be."""
+def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
+    """Make both sides part of the graph, if the current instruction asks for a branch; `make_flag` makes its condition as a tensor. Raises
+    `BothSidesFollowed`, or `Unsupported` with the reason why that can't be."""
     instrs, cur = tx.lifted.instrs, tx.cur
     is_branch = instrs[cur].op is Op.TO_BOOL and instrs[cur + 1].op is Op.JUMP_IF
     wanted = tx.tr.breaks_raise if config.capture_branches is None else config.capture_branches
@@ -75,9 +77,8 @@ def follow_both(tx: Frame, make_flag: Flag) -> None:
 
 
 class _Side(NamedTuple):
-    """One side, followed: the frame's variables and stack where the sides meet, or what it returns; the body, if it is one."""
+    """One side, followed: the frame's variables and stack where the sides meet, or what it returns."""
 
-    body: Body | None
     locals: list[Any]
     stack: list[Any]
     result: VariableTracker | None
@@ -100,19 +101,18 @@ class _Fork:
     def join(self) -> VariableTracker | None:
         """Follow both sides and put the frame where they meet: None; or the value that it returns."""
         tx = self.tx
-        sides = [self._follow(truth) for truth in (True, False)]
+        bodies, sides = zip(*[self._follow(truth) for truth in (True, False)], strict=True)
         entries = self._entries(sides)
         if self.pairs:
-            captured = self._captured(sides)
-            branches = Branches(tx, self.flag, captured)
-            _expect_alike(tx, branches, any(side.body.is_random for side in sides if side.body))
+            branches = Branches(tx, self.flag, self._captured(bodies))
+            _expect_alike(tx, branches, any(body.is_random for body in bodies))
             if self._are_tensors() and _is_for_where(tx, branches):
-                entries = self._entries([self._run(truth) for truth in (True, False)])
+                entries = self._entries([self._run(True), self._run(False)])
                 merged = self._selected()
             else:
                 merged = list(branches.node().items)
             entries = self._with_objects(entries, merged)
-        elif any(node.op.startswith("call") for side in sides if side.body for node in side.body.graph.nodes):
+        elif any(node.op.startswith("call") for body in bodies for node in body.graph.nodes):
             unsupported(SLUG, "the sides leave the same objects and compute something nevertheless")
         tx.cur = self.place
         if self.end == len(tx.lifted.instrs):
@@ -126,7 +126,7 @@ class _Fork:
 
     # -- the sides
 
-    def _follow(self, truth: bool) -> _Side:
+    def _follow(self, truth: bool) -> tuple[Body, _Side]:
         """One side as the body of a node."""
         tx, budget, graph = self.tx, self.tx.tr.budget, self.tx.tr.graph
         body = graph.open_body()
@@ -136,24 +136,24 @@ class _Fork:
         handled = tx.tr.thread.active_exception()
         break_step, budget.break_step = budget.break_step, -1
         try:
-            _, side, _ = followed(tx, lambda: self._run(truth, body), [*self.locals, *self.stack], body)
+            _, side, _ = followed(tx, lambda: self._run(truth), [*self.locals, *self.stack], body)
         finally:
             budget.break_step = break_step
         if tx.tr.thread.active_exception() is not handled:
             unsupported(SLUG, "a side handles an exception")
-        return side
+        return body, side
 
-    def _run(self, truth: bool, body: Body | None = None) -> _Side:
+    def _run(self, truth: bool) -> _Side:
         """Interpret one side."""
         tx = self.tx
         tx.locals, tx.stack[:] = list(self.locals), self.stack
         tx.ip = self.jump.target if self.jump.arg is truth else self.place + 2
         result = tx.run_to(self.end)
-        return _Side(body, tx.locals, list(tx.stack), result)
+        return _Side(tx.locals, list(tx.stack), result)
 
     # -- where they meet
 
-    def _entries(self, sides: list[_Side]) -> list[Any]:
+    def _entries(self, sides: Sequence[_Side]) -> list[Any]:
         """The variables and the stack where the sides meet, or the returned value, with places of `pairs` where the sides differ; a
         variable that is dead is unbound."""
         self.pairs = []
@@ -174,7 +174,7 @@ class _Fork:
             return one
         if not (isinstance(one, VariableTracker) and isinstance(other, VariableTracker)):
             unsupported(SLUG, "a variable is bound on one side only")
-        if _are_numbers(one, other) and self.tx.tr.graph.passes.sizes.has_numbers:
+        if _are_numbers(one, other) and has_numbers(self.tx):
             return self._number(one, other)
         if (one, other) not in self.pairs:
             self.pairs.append((one, other))
@@ -196,9 +196,9 @@ class _Fork:
             return self.flag
         return self.tx.tr.graph.call(self.tx, "call_method", "reshape", [self.flag, TupleVariable([])])
 
-    def _captured(self, sides: list[_Side]) -> list[CapturedBody]:
+    def _captured(self, bodies: Sequence[Body]) -> list[CapturedBody]:
         """The sides as bodies that return their objects of `pairs`: new tensors, copies of those that existed before."""
-        tx, bodies = self.tx, [side.body for side in sides if side.body]
+        tx = self.tx
         self.outside = [[_is_outside(*part) for part in zip(bodies, pair, strict=True)] for pair in self.pairs]
         captured = []
         for i, body in enumerate(bodies):
@@ -367,4 +367,4 @@ _RAISES_FOR_INTS = (
 """Beginnings of the names of operators that integers divide by zero with, or raise to negative powers."""
 
 
-FOLLOWERS.append(follow_both)
+MODELS.follow_both = follow_both

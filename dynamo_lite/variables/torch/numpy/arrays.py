@@ -25,7 +25,7 @@ from dynamo_lite.variables.objects.function import MethodVariable
 from dynamo_lite.variables.protocol.abstract import binary_op
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
-from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, converted_item, metadata
+from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, converted_item, has_numbers, metadata
 
 from .layout import Layout, is_only_named_otherwise, shape_now, strides_now
 
@@ -91,7 +91,7 @@ class ArrayVariable(VariableTracker):
 
     def number(self, tx: Frame, convert: Callable[[Any], Any]) -> VariableTracker:
         """The only element as a Python number."""
-        if not tx.tr.graph.passes.sizes.has_numbers or self.proxy.meta.ndim:
+        if not has_numbers(tx) or self.proxy.meta.ndim:
             return unsupported(
                 "data-dependent-operator", f"a number from {self.describe()}", origin=made_at(self.proxy)
             )

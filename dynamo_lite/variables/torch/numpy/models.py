@@ -31,7 +31,13 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable, constant_s
 from dynamo_lite.variables.protocol.descr import DescriptorVariable
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, PURE, builtin
 from dynamo_lite.variables.protocol.wrap import builds, builds_subclasses, guarded
-from dynamo_lite.variables.torch.tensor import FOREIGN_ARGUMENTS, FOREIGN_OPERANDS, TensorVariable, ValueVariable
+from dynamo_lite.variables.torch.tensor import (
+    FOREIGN_ARGUMENTS,
+    FOREIGN_OPERANDS,
+    TensorVariable,
+    ValueVariable,
+    has_numbers,
+)
 from dynamo_lite.variables.torch.tensor import operate as operate_on_tensors
 
 from . import scalarmath
@@ -354,7 +360,7 @@ def host_number(value: Any) -> Any:
 
 def _method_handler(name: str, raw: Any) -> Any:
     def handler(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if name in ("item", "tolist") and not args and not kwargs and tx.tr.graph.passes.sizes.has_numbers:
+        if name in ("item", "tolist") and not args and not kwargs and has_numbers(tx):
             return self.number(tx, lambda number: number)
         if name in _DATA_METHODS or not _has(f"ndarray.{name}"):
             return unsupported("data-dependent-operator" if name in _DATA_METHODS else "numpy", f"ndarray.{name}")
