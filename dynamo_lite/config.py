@@ -131,10 +131,8 @@ class Config(AcceptedKeys):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _DEFAULTS:
             name = _canonical(name)
-        if not _fits(value, _TYPES[name]) or value not in CHOICES.get(name, (value,)):
-            refuse_value(
-                f"config.{name}", value, " or ".join(map(repr, CHOICES.get(name, ()))) or _described(_TYPES[name])
-            )
+        if not _is_accepted(name, value):
+            refuse_value(f"config.{name}", value, _accepted(name))
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -199,6 +197,7 @@ class ConfigPatch(contextlib.ContextDecorator):
 
 CHOICES: dict[str, tuple[object, ...]] = {
     "automatic_dynamic_shapes_mark_as": ("dynamic", "unbacked"),
+    "capture_branches": ("where", "cond", True, False, None),
     "compile_regions": ("auto", True, False),
 }
 """Keys that have one of a few values."""
@@ -212,6 +211,16 @@ def _fits(value: object, expected: tuple[type, ...]) -> bool:
 def _described(expected: tuple[type, ...]) -> str:
     names = {bool: "True or False", int: "an int", float: "a number", str: "a text", type(None): "None"}
     return " or ".join(names.get(one, one.__name__) for one in expected)
+
+
+def _is_accepted(name: str, value: object) -> bool:
+    """Whether the key may have this value."""
+    return _fits(value, _TYPES[name]) and value in CHOICES.get(name, (value,))
+
+
+def _accepted(name: str) -> str:
+    """The values of a key in words."""
+    return " or ".join(map(repr, CHOICES.get(name, ()))) or _described(_TYPES[name])
 
 
 def _unknown(name: str) -> AttributeError:
@@ -238,8 +247,14 @@ def _parse(text: str, types: tuple[type, ...]) -> Any:
             return True
         if lowered in ("", "0", "false", "no", "off"):
             return False
-        raise ValueError(f"expected 0 or 1, got {text!r}")
-    return int(text) if int in types else text
+        if str not in types:
+            raise ValueError(f"expected 0 or 1, got {text!r}")
+    if int not in types:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected {_described(types)}, got {text!r}") from None
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -250,7 +265,10 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if text is None:
             continue
         try:
-            found[key] = _parse(text, types)
+            value = _parse(text, types)
+            if not _is_accepted(key, value):
+                raise ValueError(f"expected {_accepted(key)}, got {text!r}")
+            found[key] = value
         except ValueError as error:
             warnings.warn(f"{ENVIRONMENT_PREFIX}{key.upper()} is ignored: {error}", stacklevel=2)
     return found

@@ -101,6 +101,30 @@ def test_environment():
         assert _from_environment({"DYNAMO_LITE_DEBUG": "maybe"}) == {}
 
 
+def test_environment_of_keys_with_texts():
+    environ = {
+        "DYNAMO_LITE_CAPTURE_BRANCHES": "cond",
+        "DYNAMO_LITE_COMPILE_REGIONS": "auto",
+        "DYNAMO_LITE_CAPTURE_SCALAR_OUTPUTS": "auto",
+        "DYNAMO_LITE_OPTIMIZE_DDP": "python_reducer",
+    }
+    assert _from_environment(environ) == {
+        "capture_branches": "cond",
+        "compile_regions": "auto",
+        "capture_scalar_outputs": None,
+        "optimize_ddp": "python_reducer",
+    }
+    with pytest.warns(UserWarning, match="CAPTURE_BRANCHES is ignored: expected 'where' or 'cond' or True or False or None, got 'wher'"):
+        assert _from_environment({"DYNAMO_LITE_CAPTURE_BRANCHES": "wher"}) == {}
+    with pytest.warns(UserWarning, match="RECOMPILE_LIMIT is ignored: expected an int, got 'few'"):
+        assert _from_environment({"DYNAMO_LITE_RECOMPILE_LIMIT": "few"}) == {}
+
+
+def test_texts_that_are_no_choice():
+    with pytest.raises(TypeError, match="config.capture_branches"):
+        Config().capture_branches = "wher"
+
+
 def test_different_keys_in_two_threads():
     entered, leave = threading.Event(), threading.Event()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config as frontend_config
 from dynamo_lite.record import GRAPH_RECORD
+from dynamo_lite.signals import let_through
 
 from . import artifact
 from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler, run_graph
@@ -90,6 +91,7 @@ def _or_as_it_is(captured: GraphModule) -> Callable[..., Any]:
         try:
             return compile_fx_inner(graph, inputs, **settings)
         except Exception as error:
+            let_through(error)
             if GRAPH_RECORD in captured.meta:
                 captured.meta[GRAPH_RECORD].notes["backward pass not compiled"] = [str(error).partition("\n")[0]]
             return run_graph(unchanged, inputs)

@@ -1,5 +1,6 @@
 """Backward passes that a compiler cannot take."""
 
+import pytest
 import torch
 
 import dynamo_lite
@@ -21,3 +22,23 @@ def test_a_backward_pass_with_numbers_from_data_that_inductor_cannot_take():
     assert not list(differences(gradient, same, tol=1e-6))
     (frame,) = log.snapshot()
     assert "backward pass not compiled" in frame.graphs[0].notes
+
+
+def test_the_program_interrupts_the_compiler_of_a_backward_pass(monkeypatch):
+    """An exception of the program, here a lack of memory, is no fault of the compiler."""
+
+    def interrupted(graph, inputs, **settings):
+        if settings.get("is_backward"):
+            raise MemoryError("from outside")
+        return compile_one(graph, inputs, **settings)
+
+    def fn(x, lengths):
+        return torch.stack([x[i, :n].mean() for i, n in enumerate(lengths.tolist())])
+
+    compile_one = torch._inductor.compile_fx.compile_fx_inner
+    monkeypatch.setattr(torch._inductor.compile_fx, "compile_fx_inner", interrupted)
+    result = dynamo_lite.compile(fn, backend="inductor", fullgraph=True)(
+        torch.randn(2, 9, requires_grad=True), torch.tensor([3, 5])
+    )
+    with pytest.raises(MemoryError, match="from outside"):
+        result.sum().backward()
