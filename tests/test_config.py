@@ -114,7 +114,10 @@ def test_environment_of_keys_with_texts():
         "capture_scalar_outputs": None,
         "optimize_ddp": "python_reducer",
     }
-    with pytest.warns(UserWarning, match="CAPTURE_BRANCHES is ignored: expected 'where' or 'cond' or True or False or None, got 'wher'"):
+    with pytest.warns(
+        UserWarning,
+        match="CAPTURE_BRANCHES is ignored: expected 'where' or 'cond' or True or False or None, got 'wher'",
+    ):
         assert _from_environment({"DYNAMO_LITE_CAPTURE_BRANCHES": "wher"}) == {}
     with pytest.warns(UserWarning, match="RECOMPILE_LIMIT is ignored: expected an int, got 'few'"):
         assert _from_environment({"DYNAMO_LITE_RECOMPILE_LIMIT": "few"}) == {}
