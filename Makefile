@@ -21,11 +21,12 @@ BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dy
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test test-3.12 test-3.13 test-3.14 test-no-torch valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
+.PHONY: help demo test sweeps test-3.12 test-3.13 test-3.14 test-no-torch valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
-	@echo "make test            lint, layer contracts and all tests (CPython 3.11, $(TORCH))"
+	@echo "make test            lint, layer contracts and the tests (CPython 3.11, $(TORCH))"
+	@echo "make sweeps          the cases of long tables that make test leaves out, into tests/results/sweeps.md"
 	@echo "make test-3.12 | test-3.13 | test-3.14   the tests on that CPython, with the same torch"
 	@echo "make test-no-torch   the tests that need no torch, on CPython 3.13"
 	@echo "make valgrind        the tests of the C part under valgrind"
@@ -91,10 +92,13 @@ format: .venv/.ready
 	.venv/bin/ruff format .
 
 test: lint
-	.venv/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -m "not sweep" $(WORKERS) $(PYTEST_ARGS)
+
+sweeps: .venv/.ready
+	.venv/bin/python -m tests.sweeps $(WORKERS) $(PYTEST_ARGS)
 
 test-3.12 test-3.13 test-3.14: test-%: .venv-%/.ready
-	.venv-$*/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
+	.venv-$*/bin/python -m pytest -m "not sweep" $(WORKERS) $(PYTEST_ARGS)
 
 test-no-torch: .venv-no-torch/.ready
 	.venv-no-torch/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)

@@ -27,7 +27,7 @@ Record = dict[str, Any]
 SIDES = ("whole", "auto", "torch.compile")
 LENGTH, BATCH, WIDTH = 64, 1, 256
 HEADS = {"hidden_size": WIDTH, "num_attention_heads": 4, "intermediate_size": 4 * WIDTH}
-ROUNDS, BUDGET = 60, 20.0  # at most so many rounds, in so many seconds
+ROUNDS, BUDGET = 60, 15.0  # at most so many rounds, in so many seconds
 TRAINED = ("bert", "gpt2", "llama", "vit", "resnet50", "t5")
 
 

@@ -9,6 +9,8 @@ import re
 
 import pytest
 
+from tests.sweeps import sampled
+
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["DYNAMO_LITE_CACHE"] = "0"  # tests see what capture does; those of the cache have one of their own
 # Inductor compiles in the process that asks, not in a pool that imports torch first; and it tries no program for each set of vector
@@ -46,6 +48,13 @@ def imported_files(path, text):
         for file in (target, *(target / name for name in re.findall(r"\w+", names))):
             if file.with_suffix(".py").exists():
                 yield file.with_suffix(".py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark what `make test` leaves to `make sweeps`."""
+    for item in sampled(items):
+        item.add_marker("sweep")
 
 
 if HAVE_TORCH:

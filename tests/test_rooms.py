@@ -11,7 +11,7 @@ from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_200,
+    ".": 4_210,
     "backends": 3_620,
     "backends/regions": 650,
     "dynamism": 1_000,

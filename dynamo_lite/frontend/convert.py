@@ -104,11 +104,13 @@ class Region(_eval_frame.Region):
         self.inner_breaks = InnerBreaks()
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
         self.analyses: dict[int, tuple[int, int]] = {}  # id of a cache → number of the frame, of its analyses so far
+        self.is_new = True  # nothing has been looked up or learned since it was made or reset
         self.callback = self.on_miss
 
     def exchange_versions(self, before: object, now: object) -> None:
         """The stance forces another backend than before (None: this region's own): put the versions of that one aside, and take up
         those of the other."""
+        self.is_new = False
         self.aside[_key_of(before)] = [(cache, cache.entries, cache.state) for cache in self.caches]
         for cache in self.caches:
             cache.clear()
@@ -145,6 +147,9 @@ class Region(_eval_frame.Region):
 
     def reset(self) -> None:
         """Forget all compiled versions, and what was learned of the program's values while they were made."""
+        if self.is_new:
+            return
+        self.is_new = True
         for cache in self.caches:
             cache.clear()
             cache.state = _eval_frame.COMPILE
@@ -163,6 +168,7 @@ class Region(_eval_frame.Region):
         """Called by the C side when no entry of `cache` fits: an entry, None to run the original, or an exception that the call raises,
         without the frames of the engine unless debug mode is on."""
         outer = sys.exception()
+        self.is_new = False
         try:
             return self._entry_for(cache, fn, values)
         except HandlerRaised as raised:

@@ -51,7 +51,7 @@ def make_inputs():
     ]
 
 
-BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+BACKENDS = ["eager", "aot_eager", "inductor"]
 
 
 @pytest.mark.parametrize("name", BACKENDS)

@@ -116,7 +116,6 @@ def test_bound_graphs_have_attributes():
     assert frozen_inputs(graph, [x, w]) == [1]
 
 
-@pytest.mark.slow
 def test_inductor():
     torch.manual_seed(0)
     model = Net().eval()

@@ -255,7 +255,6 @@ def test_small_graphs_are_left_whole_unless_asked_for():
     assert graphs == [[False, True, False], [True, True, False]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 def test_inductor(train):
     model = Stack(3)

@@ -253,7 +253,6 @@ def test_torchbench_from_a_checkout(tmp_path, monkeypatch):
         suites.entries("torchbench")
 
 
-@pytest.mark.slow
 def test_processes_of_their_own(tmp_path):
     path = tmp_path / "r.json"
     arguments = ["micro", "--only", "chain_8_10", "--accuracy", "--backend", "eager", "--isolate", "--json", str(path)]

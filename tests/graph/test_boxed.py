@@ -295,7 +295,6 @@ def refused(op, name, dtype):
             yield op.name, dtype, str(error)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_operators_of_the_table_take_any_data():
     op_db = pytest.importorskip("tests.helpers.operator_database").op_db

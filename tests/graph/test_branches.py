@@ -317,7 +317,7 @@ def test_breaks(name, grad):
         dynamo_lite.compile(BREAKS[name], backend="eager", fullgraph=True)(inputs(grad)[0])
 
 
-@pytest.mark.parametrize("name", ["statement", "leaves_its_argument", "in_a_loop", "chooses_an_int", "chooses_numbers"])
+@pytest.mark.parametrize("name", ["leaves_its_argument", "statement", "in_a_loop", "chooses_an_int", "chooses_numbers"])
 def test_inductor(name):
     assert check(WHOLE[name], True, "inductor", fullgraph=True) == 1
 

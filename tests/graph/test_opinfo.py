@@ -18,7 +18,6 @@ from tests.helpers.stub_trace import StubTrace
 
 op_db = pytest.importorskip("tests.helpers.operator_database").op_db
 
-pytestmark = pytest.mark.slow
 
 SAMPLES = 2
 FAKE_STRIDES_DIFFER = ("nn.functional.max_unpool2d", "fft.")  # there torch's own shape rules are not exact

@@ -53,7 +53,7 @@ def test_every_opcode_has_a_rule():
     assert names - INTERNAL - specialised <= set(rules)
 
 
-@pytest.mark.parametrize("first", [pytest.param(first, marks=pytest.mark.slow if first else ()) for first in range(8)])
+@pytest.mark.parametrize("first", range(8))
 @pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
 def test_standard_library(first):
     """All of it, in eight parts."""

@@ -348,7 +348,6 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow
 def test_inductor(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
@@ -401,7 +400,7 @@ def main(): return f, (torch.ones(3),)
 """
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_inputs_that_die_while_a_kept_graph_runs(backend):
     for from_cache in (False, True):
         new_process()

@@ -5,8 +5,6 @@ import json
 import os
 import sys
 
-import pytest
-
 from tests.helpers import processes
 
 SCRIPT = """
@@ -27,7 +25,6 @@ print(json.dumps({"hits": STATS.cache_hits, "torch": {**counters["aot_autograd"]
 """
 
 
-@pytest.mark.slow
 def test_second_process(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

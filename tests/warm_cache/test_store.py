@@ -312,7 +312,6 @@ def finish(process):
     return json.loads(out.splitlines()[-1])
 
 
-@pytest.mark.slow
 def test_processes(tmp_path):
     """Two that start at once, a third that is warm, one whose program has changed."""
     script = tmp_path / "script.py"
