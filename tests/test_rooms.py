@@ -3,11 +3,13 @@
 import ast
 import collections
 import pathlib
+import re
 import sys
 
 import pytest
 
 from .rooms import MAP, ROOT, description, files_of, name_of, page, rooms
+from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
@@ -122,3 +124,16 @@ def test_no_file_imports_a_test_file():
 
 def test_the_map_is_current():
     assert MAP.read_text() == page()
+
+
+def test_every_pattern_of_the_sweeps_names_a_test():
+    """A test that is renamed would come back to `make test`, or leave it, without a word."""
+    tests = pathlib.Path(__file__).parent
+    functions = {
+        f"{path.relative_to(tests)}::{node.name}"
+        for path in tests.rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef)
+    }
+    named = {re.sub(r"::Test\w+::", "::", re.split(r"[*\[]", pattern)[0]) for pattern in EVERY}
+    assert named <= functions
