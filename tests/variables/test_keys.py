@@ -405,6 +405,30 @@ def test_keys_that_have_become_equal():
         assert captured(program)(table, elements) == program(table, elements)
 
 
+def test_a_comparison_that_would_clear_the_table():
+    """Which keys have gone is found without comparisons: a method of the program runs where the program asks."""
+
+    def program():
+        class Clears:
+            def __hash__(self):
+                return 5
+
+            def __eq__(self, other):
+                if clearing:
+                    table.clear()
+                return False
+
+        table, clearing = {}, False
+        for i in range(3):
+            table[Clears()] = i
+        clearing = True
+        table[9] = 6
+        return len(table)
+
+    with dynamo_lite.config.patch(capture_pure_python=True, debug=True):
+        assert dynamo_lite.compile(program, backend="eager")() == program() == 4
+
+
 class Numbered:
     """Its hash follows its number, which may change while it is in a table."""
 

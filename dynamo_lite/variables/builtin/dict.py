@@ -53,6 +53,7 @@ from dynamo_lite.variables.protocol.hashing import (
     MAX_NUMBERS,
     NumberKey,
     UserKey,
+    absent_from,
     check_address,
     guard_stored_hashes,
     is_constant_key,
@@ -62,6 +63,7 @@ from dynamo_lite.variables.protocol.hashing import (
     number_key,
     refuse_collisions,
     runs_program,
+    same_key,
     table_key,
 )
 from dynamo_lite.variables.protocol.native import (
@@ -309,7 +311,7 @@ class DictVariable(NativeVariable):
 
     def deleted_keys(self) -> list[Any]:
         """Host keys that the real dict has and the model has no more."""
-        return [key for key in self.original if key not in self.items] if self.mutated else []
+        return absent_from(self.items, self.original) if self.mutated else []
 
     def host_copy(self) -> dict[Any, Any]:
         """The host dict of an all-constant one. Raises `NotConstant`."""
@@ -479,13 +481,15 @@ class DictVariable(NativeVariable):
             self.emit_pending(cg)
             return
         original, final = self.original, self.items
-        kept = [key for key in original if key in final]
         gone = self.deleted_keys()
+        is_gone = set(map(id, gone))
+        kept = [key for key in original if id(key) not in is_gone]
         cleared = bool(gone) and not final  # at once: finalizers of the values see an empty dict
         in_order = all(same_key(a, b) for a, b in zip(kept, final, strict=False))
         if in_order and not cleared and not any(map(runs_program, gone)):
             self.emit_deletions(cg, gone)
-            self.emit_stores(cg, [(k, v) for k, v in final.items() if original.get(k) is not v])
+            before = {id(key): value for key, value in original.items()}  # a lookup might run methods of keys
+            self.emit_stores(cg, [(k, v) for k, v in final.items() if before.get(id(k)) is not v])
         else:
             emit_call(cg, self.base.clear, self)
             cg.asm.pop_top()
@@ -505,11 +509,6 @@ def values_of(real: Any) -> tuple[Any, ...]:
     """The values of a real dict, in its order."""
     base = OrderedDict if issubclass(type(real), OrderedDict) else dict
     return tuple(base.values(real))
-
-
-def same_key(a: object, b: object) -> bool:
-    """Whether two host keys are one key, without running code of the program."""
-    return a is b or (is_constant_key(a) and is_constant_key(b) and a == b)
 
 
 def function_text(tx: Frame, function: VariableTracker) -> str:

@@ -33,6 +33,7 @@ from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, Const
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.hashing import (
     UserKey,
+    absent_from,
     check_address,
     guard_stored_hashes,
     is_constant_key,
@@ -153,11 +154,11 @@ class SetVariable(NativeVariable):
         return sourced_objects(map(key_tracker, self.removed()))
 
     def differs(self) -> bool:
-        return "original" not in self.__dict__ or frozenset(self.items) != self.original
+        return "original" not in self.__dict__ or len(self.items) != len(self.original) or bool(self.removed())
 
     def removed(self) -> list[Any]:
         """Host keys that the real set has and the model has no more."""
-        return [key for key in self.original if key not in self.items] if "original" in self.__dict__ else []
+        return absent_from(self.items, self.original) if "original" in self.__dict__ else []
 
     def objects(self) -> list[VariableTracker]:
         """The elements, in the set's order."""
@@ -248,7 +249,7 @@ class SetVariable(NativeVariable):
             return  # a subclass's attributes were changed
         items = self.items
         removed = list(self.removed())
-        added = [key for key in items if key not in self.original]
+        added = absent_from(self.original, items)
         if any(map(runs_program, self.removed())):
             # What the program computes for an element need not be what it was.
             emit_call(cg, set.clear, self)

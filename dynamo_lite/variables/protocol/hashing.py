@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import is_stored_under
@@ -245,6 +245,19 @@ def runs_program(key: Any) -> bool:
     if type(key) is Key:
         return issubclass(type(key.host), (tuple, frozenset)) and any(map(runs_program, key.host))
     return type(key) is UserKey
+
+
+def same_key(a: object, b: object) -> bool:
+    """Whether two host keys are one key, without running code of the program."""
+    return a is b or (is_constant_key(a) and is_constant_key(b) and a == b)
+
+
+def absent_from(table: Collection[Any], keys: Collection[Any]) -> list[Any]:
+    """The host keys that a table does not have, without running code of the program: an object that is asked for equality is equal to
+    itself only."""
+    if not any(map(runs_program, [*table, *keys])):
+        return [key for key in keys if key not in table]
+    return [key for key in keys if not any(same_key(key, other) for other in table)]
 
 
 def known_hash(key: Any) -> int | None:
