@@ -107,7 +107,7 @@ class _Arguments:
         if kind == ir.REFERENT:
             return self._object(constant_of(node), True)
         if kind == ir.CONST:
-            return self._plain(kind, arg) if type(arg) in (tuple, frozenset) else self._object(arg, False)
+            return self._plain(kind, arg) if type(arg) in (tuple, frozenset, slice) else self._object(arg, False)
         return self._plain(kind, arg)
 
     def _plain(self, kind: int, arg: Any) -> Any:

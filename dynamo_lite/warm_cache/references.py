@@ -68,6 +68,8 @@ def _constant(value: Any) -> Any:
         return ("code", fingerprint(value))
     if kind is tuple:
         return ("tuple", *map(_constant, value))
+    if kind is slice:  # a constant since CPython 3.14
+        return ("slice", *map(_constant, (value.start, value.stop, value.step)))
     if kind is frozenset:  # its order differs from process to process
         return ("frozenset", *sorted(marshal.dumps(_constant(v), 2) for v in value))
     return ("object", kind.__module__, kind.__qualname__, getattr(value, "__qualname__", ""))

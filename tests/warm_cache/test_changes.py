@@ -16,6 +16,7 @@ CHANGES = {
     "constant": "def f(x):\n    return x * «2|3»\ndef main(): return f, (torch.ones(3),)",
     "constant of another type": "def f(x):\n    return x.sum() * «1|True»\ndef main(): return f, (torch.ones(3),)",
     "constant tuple": "def f(x):\n    return x.reshape(«(2, 3)|(3, 2)»)\ndef main(): return f, (torch.ones(6),)",
+    "slice": "def f(x):\n    return x[«1:2|0:2»].sum()\ndef main(): return f, (torch.ones(3),)",
     "zero": "def f(x):\n    return math.copysign(1.0, Z) * x\nZ = «0.0|-0.0»\ndef main(): return f, (torch.ones(3),)",
     "helper": "def g(x): return x «+|-» 1\ndef f(x): return g(x) * 2\ndef main(): return f, (torch.ones(3),)",
     "helper of a helper": """
