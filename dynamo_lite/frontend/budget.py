@@ -32,11 +32,15 @@ class Budget:
         self.max_items = config.max_idle_steps
         self.break_step = break_step
         self.stop_step = -1
+        self.is_over = False
         self._known_operations = 0
         self._plan_stop()
 
     def stop(self, tr: Trace) -> None:
-        """`stop_step` is reached: break here if this run must, or where a loop that goes on for too long began."""
+        """`stop_step` is reached: break here if this run must, or where a loop that goes on for too long began. Raises RuntimeError if the
+        run is over: what is found out behind it (which keys have gone, what code to generate) may not run code of the program."""
+        if self.is_over:
+            raise RuntimeError(f"{tr.thread.current.code.co_qualname} of the program is to run behind the end of the trace")
         if self.steps == self.break_step:
             raise GraphBreak
         operations = tr.graph.op_count
@@ -47,6 +51,11 @@ class Budget:
         self._known_operations = operations
         self.items = 0
         self._plan_stop()
+
+    def end(self) -> None:
+        """The run is over."""
+        self.is_over = True
+        self.stop_step = self.steps + 1
 
     def _plan_stop(self) -> None:
         self.stop_step = min(self.steps + config.max_idle_steps, max(config.max_steps, 1))

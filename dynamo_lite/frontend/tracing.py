@@ -92,8 +92,11 @@ class Trace:
         self.graph.begin()
         root = self.root
         root.frame = Frame(self, root.model, list(root.arguments), None, True)
-        with running.by(self):
-            return root.frame.run()
+        try:
+            with running.by(self):
+                return root.frame.run()
+        finally:
+            self.budget.end()
 
     # -- what the region demands
 
