@@ -40,7 +40,9 @@ class Budget:
         """`stop_step` is reached: break here if this run must, or where a loop that goes on for too long began. Raises RuntimeError if the
         run is over: what is found out behind it (which keys have gone, what code to generate) may not run code of the program."""
         if self.is_over:
-            raise RuntimeError(f"{tr.thread.current.code.co_qualname} of the program is to run behind the end of the trace")
+            raise RuntimeError(
+                f"{tr.thread.current.code.co_qualname} of the program is to run behind the end of the trace"
+            )
         if self.steps == self.break_step:
             raise GraphBreak
         operations = tr.graph.op_count

@@ -259,3 +259,20 @@ def test_hooks_of_saved_tensors_are_not_disabled_while_there_are_some():
         with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t), pytest.raises(RuntimeError):
             fn(torch.ones(2, requires_grad=True))
         assert torch._C._autograd._saved_tensors_hooks_is_enabled()
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode])
+def test_operators_that_return_their_argument(context):
+    """In inference mode operators that are made of others are not taken apart before fake tensors see them."""
+
+    def fn(x):
+        x = x * 2
+        y = torch.nn.functional.dropout(x, 0.5, False)
+        y.add_(1)
+        return y is x, x.contiguous() is x, x + 1
+
+    x = torch.randn(2, 3)
+    with context():
+        expected, actual = fn(x), dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x)
+    assert actual[:2] == expected[:2] == (True, True)
+    assert torch.equal(actual[2], expected[2])

@@ -12,6 +12,7 @@ metadata.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import types
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -114,7 +116,7 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), 
     place = _DIMENSIONS.get(func)
     if place is not None:
         args = _from_the_front(args, place)
-    return _as_declared(self, func, args, kwargs, self.dispatch(func, classes, args, kwargs or {}))
+    return _as_declared(self, func, args, kwargs, _follow_rule(self, func, classes, args, kwargs or {}))
 
 
 _DIMENSIONS = {torch.ops.aten.unique_dim.default: 1, torch.ops.aten.unique_consecutive.default: 3}
@@ -130,7 +132,24 @@ def _from_the_front(args: Any, place: int) -> Any:
 
 def _plain_dispatch(self: FakeTensorMode, func: Any, classes: object, args: object = (), kwargs: object = None) -> Any:
     _note(self, func, args, kwargs)
-    return _as_declared(self, func, args, kwargs, self.dispatch(func, classes, args, kwargs or {}))
+    return _as_declared(self, func, args, kwargs, _follow_rule(self, func, classes, args, kwargs or {}))
+
+
+def _follow_rule(self: FakeTensorMode, func: Any, classes: object, args: Any, kwargs: Any) -> Any:
+    """The result of torch's rule. Operators that are made of others get here in inference mode only; they run as they do in eager
+    execution, which may return the argument itself (dropout outside of training) where a rule gives a new tensor."""
+    if torch.is_inference_mode_enabled() and _is_composite(func):
+        with self:
+            return func._op_dk(_COMPOSITE, *args, **kwargs)
+    return self.dispatch(func, classes, args, kwargs)
+
+
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+
+@functools.cache
+def _is_composite(func: OpOverload) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
 
 
 def _as_declared(mode: FakeTensorMode, func: Any, args: object, kwargs: object, result: Any) -> Any:
