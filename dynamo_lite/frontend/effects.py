@@ -7,6 +7,7 @@ Invariant: an object that existed before the frame is announced before its first
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
@@ -28,6 +29,7 @@ class SideEffects:
         cached: results of functions with a cache that were followed.
         provisos: conditions that can be checked once it is known which objects escape; `check(tr, escaping)` raises where one fails.
         profilers: models of the profilers that the traced code has begun and not yet ended.
+        watches: functions that are told of an object that existed before, before its first change.
     """
 
     def __init__(self, tr: Trace) -> None:
@@ -37,6 +39,7 @@ class SideEffects:
         self.cached: list[Any] = []
         self.provisos: list[Any] = []
         self.profilers: list[Any] = []
+        self.watches: list[Callable[[VariableTracker], None]] = []
 
     def mutating(self, vt: VariableTracker) -> None:
         """Announce the change of an object. One that existed before must know how to replay the change."""
@@ -50,6 +53,8 @@ class SideEffects:
         if type(vt.value) is dict and is_namespace(vt.value) and type(vt) is not GlobalsNamespace:
             # Names are looked up in the namespace's own model, which would not see the change.
             unsupported("mutation-of-unknown-object", f"the dictionary of module {vt.value.get('__name__')}")
+        for watch in self.watches:
+            watch(vt)
         vt.mutated, vt.mutated_at = True, self.tr.thread.failing_step()
         self.mutations.append(vt)
 

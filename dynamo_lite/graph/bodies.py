@@ -41,6 +41,9 @@ class Body:
         self.argument_values: list[TensorValue | SymValue] = []
         self.lifted: dict[Any, Node] = {}
         self.changed: set[TensorValue] = set()  # from outside, once it is finished
+        self.writes: list[tuple[TensorValue, int]] = []  # the tensors that it changes in place, and how many times
+        self.counts: dict[TensorValue, list[Any]] = {}  # how many more times, where data decide it
+        self.metas: dict[TensorValue, Any] = {}  # of those from outside, when it first uses them
         self.transform = ""  # that calls it: "vmap", "grad" or "jvp"
         self.branch: Any = None  # whose side it is: frame and instruction
         self.is_random = False  # whether it draws random numbers
@@ -109,6 +112,8 @@ class Body:
         if known is None:
             name = value.node.name if value.node is not None else "outer"
             known = self.lifted[value] = self._placeholder(name, value)
+            if isinstance(value, TensorValue):
+                self.metas[value] = value.meta
         return known
 
     def _placeholder(self, name: str, value: object) -> Node:

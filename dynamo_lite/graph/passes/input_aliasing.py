@@ -20,7 +20,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from dynamo_lite.exc import unsupported
-from dynamo_lite.graph.core.effect import Captured, Compiled, GraphEffect, Replacement
+from dynamo_lite.graph.core.effect import Captured, Compiled, GraphEffect, Replacement, Wrapper
+from dynamo_lite.graph.core.failure import CheckFailed
 from dynamo_lite.graph.core.fake import span
 from dynamo_lite.graph.core.storages import origin, origins
 from dynamo_lite.graph.core.values import TensorValue, tensors_made_by
@@ -41,9 +42,11 @@ class Reach(NamedTuple):
 @dataclass(eq=False)
 class InputAliasing(GraphEffect):
     """`changed`: the tensors whose data operators have changed. `reaches`: the inputs whose memory is compared, if one of several tensors
-    is changed in place; else nothing. `touched`: per memory that is changed the names of the nodes that have a part of it."""
+    is changed in place; else nothing. `are_apart`: the captured graph too takes it for granted that these have memory of their own.
+    `touched`: per memory that is changed the names of the nodes that have a part of it."""
 
     changed: set[TensorValue] = field(default_factory=set)
+    are_apart: bool = False
     reaches: list[Reach] = field(default_factory=list)
     touched: list[list[str]] = field(default_factory=list)
 
@@ -81,7 +84,10 @@ class InputAliasing(GraphEffect):
         return list(names.values())
 
     def replacement(self) -> Replacement | None:
-        return functools.partial(apart, self.reaches) if self.reaches else None
+        return functools.partial(apart, self.reaches) if self.reaches and not self.are_apart else None
+
+    def call_wrapper(self) -> Wrapper | None:
+        return functools.partial(expect_apart, self.reaches) if self.reaches and self.are_apart else None
 
     def write_data(self, writer: Any) -> Any:
         return ([tuple(reach) for reach in self.reaches], self.touched) if self.touched else None
@@ -220,6 +226,18 @@ class Overlaps:
 
 
 _address = torch.Tensor.data_ptr
+
+
+def expect_apart(inputs: list[Reach], compiled: Compiled) -> Compiled:
+    """A graph that raises `CheckFailed`, so that the frame starts again, where a change of an input would show in another one."""
+    overlap = Overlaps(inputs)
+
+    def run(*args: Any) -> Any:
+        if overlap(args):
+            raise CheckFailed
+        return compiled(*args)
+
+    return run
 
 
 def apart(

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 class WrittenInput(NamedTuple):
     """Input number `position`, which the graph changes `n` times otherwise than through its `data`. `by_data`: the compiled graph gets its
     `data` in its place. Then the tensors that it keeps for gradients have a counter of their own; results in that memory would have it
-    too."""
+    too. `more`: the output with the number of further changes, if data decide it."""
 
     position: int
     n: int
     by_data: bool
+    more: int | None
 
 
 @dataclass(eq=False)
@@ -54,6 +55,8 @@ class WrittenData(GraphEffect):
         if self.counters and not builder.records_gradients:  # compilers count one change of an input
             asked = set(self.counters.values())
             owners.update(i for i, item in enumerate(builder.inputs) if item.node.meta.subject in asked)
+        decided = builder.passes.versions.results
+        owners.update(i for i, item in enumerate(builder.inputs) if item.node.meta.subject in decided)
         written = sorted(i for i in owners if i is not None)
         if not written:
             return
@@ -66,7 +69,8 @@ class WrittenData(GraphEffect):
                 node = builder.inputs[i].node
                 value = node.meta.subject
                 by_data = not value.meta.requires_grad and origin(value) not in returned
-                found.append(WrittenInput(i, values[node]._version, by_data))
+                n, more = decided.get(value, (0, None))
+                found.append(WrittenInput(i, values[node]._version - n, by_data, more))
             return found
 
         self.inputs = at_the_end(builder, ask)
@@ -109,13 +113,14 @@ def with_versions(written: list[WrittenInput], compiled: Compiled) -> Compiled:
 
     def run(*args: Any) -> Any:
         counted = [item for item in written if args and not args[item[0]].is_inference()]
-        inputs = [args[i] for i, _, _ in counted]
-        after = [tensor._version + n for tensor, (_, n, _) in zip(inputs, counted, strict=True)]
+        inputs = [args[item.position] for item in counted]
+        before = [tensor._version + item.n for tensor, item in zip(inputs, counted, strict=True)]
         given = list(args)
-        for i, _, by_data in counted:
+        for i, _, by_data, _ in counted:
             if by_data:
                 given[i] = args[i].data
         made = compiled(*given)
+        after = [n if more is None else n + int(made[more]) for n, (*_, more) in zip(before, counted, strict=True)]
         torch._C._autograd._unsafe_set_version_counter(tuple(inputs), tuple(after))
         return made
 

@@ -548,7 +548,8 @@ def tensor_version(tx: Frame, self: TensorVariable) -> VariableTracker:
         return unsupported("tensor-attribute", "Tensor._version")
     if self.source is not None and self.value.is_inference():
         return unsupported("tensor-attribute", "Tensor._version of an inference tensor")
-    version = None if graph.passes.assigned.values else version_of(graph, self.proxy)
+    passes = graph.passes
+    version = None if passes.assigned.values or passes.versions.decided else version_of(graph, self.proxy)
     if version is None:
         return unsupported("tensor-attribute", "Tensor._version after a change in place")
     if version.input is None:

@@ -2,11 +2,11 @@
 
 Input: a frame whose current instruction asks a tensor for its truth, for the branch behind it. Output: `BothSidesFollowed`, with the
 frame at the instruction where the sides meet, or with the value that it returns; nothing where the graph has to break.
-Invariant: each side is followed as the body of a `torch.cond`, from the same variables, and must leave all objects and tensors from
-outside as they were. Where the sides meet, a variable has the same object of both, or a result of the node: tensors of the same shape,
-strides, dtype, device and need for gradients. A side may leave a tensor that existed before: the graph computes with a copy, the frame
-has the very object (`extremes.ChosenVariable`). A tensor that needs gradients must get them on both sides or on none: `torch.cond` gives
-zeros where eager execution gives none.
+Invariant: each side is followed as the body of a `torch.cond`, from the same variables and contents of objects. What the sides change from
+outside is put together where they meet, or the graph breaks (`contents`, `written`). There a variable has the same object of both, or a
+result of the node: tensors of the same shape, strides, dtype, device and need for gradients. A side may leave a tensor that existed
+before: the graph computes with a copy, the frame has the very object (`extremes.ChosenVariable`). A tensor that needs gradients must get
+them on both sides or on none: `torch.cond` gives zeros where eager execution gives none.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import SUPPORTED_NODES
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
@@ -28,14 +29,19 @@ from dynamo_lite.graph.core.values import SymValue, TensorValue
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.flow import live_slots, meeting_point
 from dynamo_lite.signals import let_through
+from dynamo_lite.variables.builtin.dict import DictVariable
+from dynamo_lite.variables.builtin.sequence import SequenceVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import BothSidesFollowed, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from ..body import CapturedBody, Outside, followed, is_same, structure
 from ..higher_order.control_flow import Branches
+from ..symnode import SymNodeVariable
 from ..tensor import TensorVariable, converted_item, has_numbers
+from .contents import Change, Contents
 from .extremes import ChosenVariable, ExtremeChoice
+from .written import WrittenTensor, changed_copy, write_back, written_by
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -77,16 +83,18 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
 
 
 class _Side(NamedTuple):
-    """One side, followed: the frame's variables and stack where the sides meet, or what it returns."""
+    """One side, followed: the frame's variables and stack where the sides meet, or what it returns; the objects that it has changed."""
 
     locals: list[Any]
     stack: list[Any]
     result: VariableTracker | None
+    changes: dict[int, Change]
 
 
 class _Fork:
     """A branch. `end`: the instruction where its sides meet, or one behind the last if they return; `pairs`: the objects of both sides
-    that differ there; `outside`: which of them are tensors that existed before."""
+    that differ there; `outside`: which of them are tensors that existed before; `written`: the tensors that the sides change in place;
+    `changed`: the objects that they change, as they are to be where the sides meet."""
 
     def __init__(self, tx: Frame, flag: TensorVariable) -> None:
         self.tx, self.flag = tx, flag
@@ -97,24 +105,29 @@ class _Fork:
         self.pairs: list[tuple[VariableTracker, VariableTracker]] = []
         self.outside: list[list[bool]] = []
         self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
+        self.written: list[WrittenTensor] = []
+        self.contents = Contents(tx, [*self.locals, *self.stack])
+        self.changed: list[tuple[Change, dict[Any, Any]]] = []
 
     def join(self) -> VariableTracker | None:
         """Follow both sides and put the frame where they meet: None; or the value that it returns."""
         tx = self.tx
         bodies, sides = zip(*[self._follow(truth) for truth in (True, False)], strict=True)
         entries = self._entries(sides)
-        if self.pairs:
-            branches = Branches(tx, self.flag, self._captured(bodies))
+        self.written = written_by(tx, bodies)
+        if self.pairs or self.written:
+            branches = Branches(tx, self.flag, self._captured(bodies), [written.value for written in self.written])
             _expect_alike(tx, branches, any(body.is_random for body in bodies))
-            if self._are_tensors() and _is_for_where(tx, branches):
+            if not self.written and self._are_tensors() and _is_for_where(tx, branches):
                 entries = self._entries([self._run(True), self._run(False)])
                 merged = self._selected()
             else:
-                merged = list(branches.node().items)
+                merged = self._written_back(list(branches.node(is_plain=True).items))
             entries = self._with_objects(entries, merged)
         elif any(node.op.startswith("call") for body in bodies for node in body.graph.nodes):
             unsupported(SLUG, "the sides leave the same objects and compute something nevertheless")
         tx.cur = self.place
+        self._change_objects()
         if self.end == len(tx.lifted.instrs):
             return entries[0]
         n = len(self.locals)
@@ -144,12 +157,13 @@ class _Fork:
         return body, side
 
     def _run(self, truth: bool) -> _Side:
-        """Interpret one side."""
-        tx = self.tx
+        """Interpret one side. Objects have their old contents again afterwards."""
+        tx, changes = self.tx, dict[int, Change]()
         tx.locals, tx.stack[:] = list(self.locals), self.stack
         tx.ip = self.jump.target if self.jump.arg is truth else self.place + 2
-        result = tx.run_to(self.end)
-        return _Side(tx.locals, list(tx.stack), result)
+        with self.contents.put_back(changes):
+            result = tx.run_to(self.end)
+        return _Side(tx.locals, list(tx.stack), result, changes)
 
     # -- where they meet
 
@@ -158,6 +172,7 @@ class _Fork:
         variable that is dead is unbound."""
         self.pairs = []
         tx, (one, other) = self.tx, sides
+        self.changed = list(self.contents.joined([one.changes, other.changes], self._entry))
         if self.end == len(tx.lifted.instrs):
             return [self._entry(one.result, other.result)]
         if len(one.stack) != len(other.stack):
@@ -176,15 +191,27 @@ class _Fork:
             unsupported(SLUG, "a variable is bound on one side only")
         if _are_numbers(one, other) and has_numbers(self.tx):
             return self._number(one, other)
+        self._expect_new(one)
+        self._expect_new(other)
         if (one, other) not in self.pairs:
             self.pairs.append((one, other))
         return _Place(self.pairs.index((one, other)))
 
-    def _number(self, one: ConstantVariable, other: ConstantVariable) -> VariableTracker:
+    def _expect_new(self, vt: VariableTracker) -> None:
+        """Break for a container that existed before: the node returns another one with the same items."""
+        if isinstance(vt, ConstantVariable | TensorVariable | SymNodeVariable):
+            return
+        if isinstance(vt, SequenceVariable | DictVariable) or vt.python_type() in SUPPORTED_NODES:
+            if self.contents.outside.has(vt):
+                unsupported(SLUG, f"a side leaves a {vt.python_type().__qualname__} that existed before")
+            for child in vt.children():
+                self._expect_new(child)
+
+    def _number(self, one: Any, other: Any) -> VariableTracker:
         """One of two numbers, as a number of the graph."""
-        key = (one.value, other.value)
+        key = (_key(one), _key(other))
         if key not in self.numbers:
-            tx, graph, kind = self.tx, self.tx.tr.graph, type(one.value)
+            tx, graph, kind = self.tx, self.tx.tr.graph, one.python_type()
             dtype = {"dtype": ConstantVariable(_DTYPES[kind])}
             values = [graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype) for number in (one, other)]
             chosen = graph.call(tx, "call_function", torch.where, [self._scalar_flag(), *values])
@@ -207,6 +234,8 @@ class _Fork:
                 for n, is_outside in enumerate(self.outside):
                     if is_outside[i]:
                         values[n] = tx.tr.graph.call(tx, "call_method", "clone", [values[n]])
+            for written in self.written:
+                values += changed_copy(tx, body, written, i)
             captured.append(CapturedBody(tx, body, TupleVariable(values), with_ints=True))
         forms = [structure(tx, c.result) for c in captured]
         if forms[0] != forms[1]:
@@ -217,6 +246,21 @@ class _Fork:
         """The results of `torch.where` for `pairs`, both sides of which are computed."""
         flag = self._scalar_flag()
         return [self.tx.tr.graph.call(self.tx, "call_function", torch.where, [flag, *pair]) for pair in self.pairs]
+
+    def _written_back(self, made: list[VariableTracker]) -> list[VariableTracker]:
+        """The merged values of `pairs`, once the tensors that sides have changed have theirs."""
+        rest = made[len(self.pairs) :]
+        for written in self.written:
+            n = 1 if written.by_data else 2
+            write_back(self.tx, written, rest[:n])
+            rest = rest[n:]
+        return made[: len(self.pairs)]
+
+    def _change_objects(self) -> None:
+        """Give the objects that the sides have changed what they are to have."""
+        for (vt, form, _), items in self.changed:
+            self.tx.tr.effects.mutating(vt)
+            form.write(self.tx, vt, items)
 
     def _with_objects(self, entries: list[Any], merged: list[VariableTracker]) -> list[Any]:
         """The entries with the merged values in the places of pairs: where a side leaves a tensor that somebody else has, the object is
@@ -229,18 +273,33 @@ class _Fork:
             if any(part is not made and _is_known(part, known) for part in parts):
                 merged[i] = ChosenVariable(made, self.flag, *parts)
                 tx.tr.effects.provisos.append(ExtremeChoice(tx, merged[i], with_gradients=True))
-        return [merged[entry.index] if type(entry) is _Place else entry for entry in entries]
+        self.changed = [(part, {k: _filled(v, merged) for k, v in items.items()}) for part, items in self.changed]
+        return [_filled(entry, merged) for entry in entries]
 
 
 class _Place(NamedTuple):
     index: int
 
 
+def _filled(entry: Any, merged: list[VariableTracker]) -> Any:
+    """An entry with the merged value in its place; that of a dictionary of which not all is known says also whether it is deleted."""
+    if type(entry) is tuple:
+        return entry[0], _filled(entry[1], merged)
+    return merged[entry.index] if type(entry) is _Place else entry
+
+
 def _are_numbers(one: VariableTracker, other: VariableTracker) -> bool:
-    if not isinstance(one, ConstantVariable) or not isinstance(other, ConstantVariable):
-        return False
-    kind = type(one.value)
-    return kind is type(other.value) and kind in _DTYPES and all(abs(vt.value) < 2**63 for vt in (one, other))
+    """Whether both are of one kind of numbers, small enough for a tensor."""
+    numbers = one, other
+    return all(isinstance(vt, ConstantVariable | SymNodeVariable) for vt in numbers) and (
+        one.python_type() is other.python_type()
+        and one.python_type() in _DTYPES
+        and all(isinstance(vt, SymNodeVariable) or abs(vt.value) < 2**63 for vt in numbers)
+    )
+
+
+def _key(number: Any) -> Any:
+    return repr(number.value) if isinstance(number, ConstantVariable) else number
 
 
 _DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}

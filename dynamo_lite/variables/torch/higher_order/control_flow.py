@@ -7,7 +7,7 @@ Mirrors `torch/_higher_order_ops/cond.py`, `while_loop.py`, `map.py`, `scan.py` 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,8 +54,10 @@ if TYPE_CHECKING:
 # -- bodies
 
 
-def _fake_results(captured: CapturedBody, module: GraphModule, lifted: list[Any]) -> list[Any]:
-    results = captured.body.run(module, lifted)
+def _fake_results(
+    captured: CapturedBody, module: GraphModule, lifted: list[Any], changed: Sequence[Any] = ()
+) -> list[Any]:
+    results = captured.body.run(module, lifted, changed)
     propagator = captured.tx.tr.graph.propagator
     inputs = [propagator.fake_of(v) for v in [*captured.body.argument_values, *lifted] if hasattr(v, "meta")]
     if shares_memory(results, inputs):
@@ -113,22 +115,35 @@ def cond(
 
 
 class Branches:
-    """The followed sides of a branch, of which `pred` takes the first if it is true; `results` are fakes of what each returns."""
+    """The followed sides of a branch, of which `pred` takes the first if it is true; `results` are fakes of what each returns. `changed`:
+    tensors from outside of which the sides change copies."""
 
-    def __init__(self, tx: Frame, pred: TensorVariable | SymNodeVariable, sides: list[CapturedBody]) -> None:
+    def __init__(
+        self,
+        tx: Frame,
+        pred: TensorVariable | SymNodeVariable,
+        sides: list[CapturedBody],
+        changed: Sequence[Any] = (),
+    ) -> None:
         self.tx, self.pred, self.sides = tx, pred, sides
         self.lifted = union(sides)
         self.modules = [side.module(self.lifted) for side in sides]
-        self.results = [_fake_results(side, m, self.lifted) for side, m in zip(sides, self.modules, strict=True)]
+        self.results = [
+            _fake_results(side, m, self.lifted, changed) for side, m in zip(sides, self.modules, strict=True)
+        ]
 
-    def node(self) -> VariableTracker:
-        """The result of a node of `torch.cond`."""
+    def node(self, is_plain: bool = False) -> VariableTracker:
+        """The result of a node of `torch.cond`. All of its tensors require gradients if one does; `is_plain`: as those of the sides do."""
         tx, graph = self.tx, self.tx.tr.graph
         same = all(map(_are_equal, *self.results))
         results = self.results[0] if same else _merged(tx, self.pred, self.modules, self.lifted)
         args = [graph.node(self.pred.proxy), *map(graph.body_node, self.modules), _nodes(graph, self.lifted)]
         fakes = detached(tx, results, needs_grad(self.lifted))
-        return self.sides[0].rebuild(graph.operators.call_with_results(tx, cond_op, args, {}, fakes))
+        made = graph.operators.call_with_results(tx, cond_op, args, {}, fakes)
+        for i, result in enumerate(self.results[0] if is_plain else ()):
+            if isinstance(made[i], TensorVariable) and made[i].proxy.meta.requires_grad and not result.requires_grad:
+                made[i] = graph.call(tx, "call_method", "detach", [made[i]])
+        return self.sides[0].rebuild(made)
 
 
 def _check_cond(
