@@ -46,6 +46,7 @@ class Body:
         self.metas: dict[TensorValue, Any] = {}  # of those from outside, when it first uses them
         self.transform = ""  # that calls it: "vmap", "grad" or "jvp"
         self.branch: Any = None  # whose side it is: frame and instruction
+        self.loop: Any = None  # whose turn it is: frame and instructions
         self.is_random = False  # whether it draws random numbers
         self._local: list[SymValue] = []
         self._outer: tuple[Any, Any] = (None, None)
@@ -73,6 +74,10 @@ class Body:
     def is_side_of(self, branch: Any) -> bool:
         """Whether this is a side of a branch, or in one."""
         return self.branch == branch or (self.parent is not None and self.parent.is_side_of(branch))
+
+    def is_turn_of(self, loop: Any) -> bool:
+        """Whether this is a turn of a loop, or in one."""
+        return self.loop == loop or (self.parent is not None and self.parent.is_turn_of(loop))
 
     @property
     def is_in_branches_only(self) -> bool:

@@ -196,6 +196,7 @@ def compile_graph(
         module=weakref.ref(gm),
         code_text=_text(gm),
         origins=_origins(gm),
+        branches=list(dict.fromkeys(graph.passes.sizes.branches)),
     )
     gm.meta[GRAPH_RECORD] = record
     log.graph(gm, record, len(graph.example_inputs()))

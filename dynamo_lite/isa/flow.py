@@ -117,6 +117,32 @@ def is_in_loop(lifted: Lifted, index: int) -> bool:
     return False
 
 
+def innermost_loop(lifted: Lifted, index: int) -> range:
+    """The instructions of the smallest loop around one, as compilers lay it out: from where jumps lead back to, to the last such jump."""
+    jumps = [(instr.target, i) for i, instr in enumerate(lifted.instrs) if NO_TARGET != instr.target <= index <= i]
+    first = max((target for target, _ in jumps), default=index)
+    return range(first, max((i for target, i in jumps if target == first), default=index) + 1)
+
+
+def turn(lifted: Lifted, start: int, index: int) -> frozenset[int]:
+    """The instructions on the ways from `start` to `index` within the smallest loop around it, if no exception is raised; none if there
+    is no such way."""
+    loop = innermost_loop(lifted, index)
+    pending, seen = [start], set()
+    while pending:
+        i = pending.pop()
+        if i not in seen and i in loop:
+            seen.add(i)
+            pending += _successors(lifted, i) if i != index else ()
+    found = {index} & seen
+    grows = bool(found)
+    while grows:
+        more = {i for i in seen - found if not found.isdisjoint(_successors(lifted, i))}
+        found |= more
+        grows = bool(more)
+    return frozenset(found)
+
+
 def begins_in_loop(lifted: Lifted) -> bool:
     """Whether resumed code goes on inside a loop: one that is there before the first branch."""
     i = 0

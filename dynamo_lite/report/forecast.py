@@ -313,7 +313,7 @@ class StaticFrame:
         op = instr.op
         tensor = next((v for v in self.stack[-2:] if v is not NULL and v.is_tensor), None)
         number = next((v for v in self.stack[-2:] if isinstance(v, StaticNumber) and not v.is_range), None)
-        if op is Op.TO_BOOL and side_that_goes_on(self.lifted, self.cur) is None:
+        if op is Op.TO_BOOL and side_that_goes_on(self.lifted, self.cur) is None and not config.capture_branches:
             if self.stack[-1].is_tensor:
                 self.end("data-dependent-branch", "Tensor", self.stack[-1].is_likely)
             elif self.stack[-1] is number and number is not None:

@@ -152,7 +152,28 @@ def flag_for_another_branch(x, o):
     return y, flag
 
 
-WHOLE = [f for f in list(globals().values()) if getattr(f, "__module__", "") == __name__ and f is not Holder]
+class Pair:
+    def __init__(self, first, n):
+        self.first, self.rest = first, [first, n]
+
+
+def new_objects(x, o):
+    if x.sum() > 0:
+        found = {"n": 1, "flags": (True, [1.5]), "pair": Pair(x + 1, 3)}
+    else:
+        found = {"n": 2, "flags": (False, [2.5]), "pair": Pair(x * 2, 4)}
+    pair, found["flags"][1][0] = found.pop("pair"), 0
+    return found, pair.first * pair.rest[1], pair.first is pair.rest[0]
+
+
+def old_tensors_in_new_lists(x, o):
+    y = x + 1
+    found = [x, y] if x.sum() > 0 else [y, x]
+    found.append(y)
+    return found, x * 2
+
+
+WHOLE = [f for f in list(globals().values()) if getattr(f, "__module__", "") == __name__ and f not in (Holder, Pair)]
 
 
 def two_views(x, o):
@@ -197,7 +218,17 @@ def list_that_existed(x, o):
     return x + 1, one, other
 
 
+def one_list_or_two(x, o):
+    if x.sum() > 0:
+        a = b = [x + 1]
+    else:
+        a, b = [x], [x]
+    a.append(1)
+    return x * 2, a, b
+
+
 BREAKS = {
+    one_list_or_two: "one list of a side where the other one has two",
     two_views: "two tensors of one memory",
     one_view_each: "another view of one memory",
     counter_is_asked: "_version",

@@ -220,6 +220,15 @@ def test_tensors(setting):
     )
 
 
+@NEEDS_TORCH
+def test_branches_that_may_be_captured():
+    """With the setting, only `bool` itself ends a graph."""
+    source = "import torch\ndef f(x: torch.Tensor):\n    if x.sum() > 0:\n        x = x + 1\n    return bool(x.max())\n"
+    assert [line for line, _, _ in found(source)] == [3, 5]
+    with config.patch(capture_branches=True):
+        assert [line for line, _, _ in found(source)] == [5]
+
+
 NUMBERS = {
     "x.max().item() * 2": None,
     "x + int(x.max())": None,

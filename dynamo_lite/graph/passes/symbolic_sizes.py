@@ -8,7 +8,7 @@ Invariant: the machinery of symbols (`shapes.symbols`) is loaded with the first 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from math import inf
@@ -47,14 +47,14 @@ MAX_FAILURES = 4
 @dataclass(eq=False)
 class SymbolicSizes(GraphEffect):
     """`known`: the symbols of the trace; None if there are none. `stored`: those of a graph that was read. `asserts`: whether the graph
-    asserts something of numbers that data decide although it need not have them; `failures`: how often it has raised. `has_branches`:
-    whether the graph has branches of the program that data decide."""
+    asserts something of numbers that data decide although it need not have them; `failures`: how often it has raised. `branches`: what
+    became of branches of the program that data decide, for reports."""
 
     known: Symbols | None = None
     stored: StoredSizes | None = None
     asserts: bool = False
     failures: int = 0
-    has_branches: bool = False
+    branches: list[str] = field(default_factory=list)
 
     def needs_symbols(self) -> Symbols:
         """The symbols, made with the first one."""
@@ -97,7 +97,7 @@ class SymbolicSizes(GraphEffect):
         """Whether the graph has numbers or branches that data decide, and may break where they are made instead."""
         if self.builder.tr.breaks_raise or self.builder.tr.facts.leaves_data:
             return False
-        if self.has_branches:
+        if self.branches:
             return True
         if self.known is None or not self.known.first_ranges:
             return False

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.fx import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import SUPPORTED_NODES
 
@@ -28,6 +29,7 @@ from dynamo_lite.graph.core.storages import origin
 from dynamo_lite.graph.core.values import SymValue, TensorValue
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.flow import live_slots, meeting_point
+from dynamo_lite.messages import short_path
 from dynamo_lite.signals import let_through
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.sequence import SequenceVariable
@@ -41,6 +43,8 @@ from ..symnode import SymNodeVariable
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
 from .extremes import ChosenVariable, ExtremeChoice
+from .joins import DTYPES, Joins, NewObject, Place, parts_of, scalar_tensor
+from .loops import DataLoop, side_that_returns
 from .written import WrittenTensor, changed_copy, write_back, written_by
 
 if TYPE_CHECKING:
@@ -72,13 +76,13 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
     thread = tx.tr.thread
     step, stack = thread.failing_step(), thread.user_stack()
     try:
-        result = _Fork(tx, flag).join()
+        truth = side_that_returns(tx)
+        result = _Fork(tx, flag).join() if truth is None else _behind_loop(tx, flag, truth)
     except Unsupported as error:
         if tx.tr.graph.scope is None:
             error.context = f"{flag.describe()}; the sides are not captured: {error.context}"
         error.slug, error.break_step, error.user_stack = SLUG, step, stack
         raise
-    tx.tr.graph.passes.sizes.has_branches = True
     raise BothSidesFollowed(result)
 
 
@@ -104,6 +108,8 @@ class _Fork:
         self.locals, self.stack = list(tx.locals), tx.stack[:-1]
         self.pairs: list[tuple[VariableTracker, VariableTracker]] = []
         self.outside: list[list[bool]] = []
+        self.joins = Joins(tx)
+        self.bodies: tuple[Body, ...] = ()
         self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
         self.written: list[WrittenTensor] = []
         self.contents = Contents(tx, [*self.locals, *self.stack])
@@ -112,20 +118,27 @@ class _Fork:
     def join(self) -> VariableTracker | None:
         """Follow both sides and put the frame where they meet: None; or the value that it returns."""
         tx = self.tx
-        bodies, sides = zip(*[self._follow(truth) for truth in (True, False)], strict=True)
+        followed_sides = [self._follow(truth) for truth in (True, False)]
+        bodies, sides = zip(*followed_sides, strict=True)
+        self.bodies = bodies
         entries = self._entries(sides)
         self.written = written_by(tx, bodies)
+        merged: list[VariableTracker] = []
         if self.pairs or self.written:
             branches = Branches(tx, self.flag, self._captured(bodies), [written.value for written in self.written])
             _expect_alike(tx, branches, any(body.is_random for body in bodies))
-            if not self.written and self._are_tensors() and _is_for_where(tx, branches):
+            reason = self._why_cond(branches)
+            self._tell(f"torch.cond ({reason})" if reason else "torch.where (small, and both sides can run)")
+            if not reason:
                 entries = self._entries([self._run(True), self._run(False)])
                 merged = self._selected()
             else:
                 merged = self._written_back(list(branches.node(is_plain=True).items))
-            entries = self._with_objects(entries, merged)
         elif any(node.op.startswith("call") for body in bodies for node in body.graph.nodes):
             unsupported(SLUG, "the sides leave the same objects and compute something nevertheless")
+        else:
+            self._tell("torch.where (of numbers)" if self.numbers else "nothing (the sides leave the same)")
+        entries = self._with_objects(entries, merged)
         tx.cur = self.place
         self._change_objects()
         if self.end == len(tx.lifted.instrs):
@@ -134,8 +147,16 @@ class _Fork:
         tx.locals, tx.stack[:], tx.ip = entries[:n], entries[n:], self.end
         return None
 
-    def _are_tensors(self) -> bool:
-        return all(isinstance(vt, TensorVariable) for pair in self.pairs for vt in pair)
+    def _why_cond(self, branches: Branches) -> str:
+        """Why one side has to run alone; empty if both can."""
+        if self.written:
+            return "a side changes a tensor in place"
+        if not all(isinstance(vt, TensorVariable) for pair in self.pairs for vt in pair):
+            return "the sides leave numbers or objects"
+        return _why_not_where(self.tx, branches)
+
+    def _tell(self, choice: str) -> None:
+        tell(self.tx, self.place, choice)
 
     # -- the sides
 
@@ -170,7 +191,7 @@ class _Fork:
     def _entries(self, sides: Sequence[_Side]) -> list[Any]:
         """The variables and the stack where the sides meet, or the returned value, with places of `pairs` where the sides differ; a
         variable that is dead is unbound."""
-        self.pairs = []
+        self.pairs, self.joins = [], Joins(self.tx)
         tx, (one, other) = self.tx, sides
         self.changed = list(self.contents.joined([one.changes, other.changes], self._entry))
         if self.end == len(tx.lifted.instrs):
@@ -190,32 +211,35 @@ class _Fork:
         if not (isinstance(one, VariableTracker) and isinstance(other, VariableTracker)):
             unsupported(SLUG, "a variable is bound on one side only")
         if _are_numbers(one, other) and has_numbers(self.tx):
-            return self._number(one, other)
+            if not any(_is_made_in(body, vt) for body in self.bodies for vt in (one, other)):
+                return self._number(one, other)
+            return Place(self._index_of(one, other), one.python_type())
         self._expect_new(one)
         self._expect_new(other)
+        joined = self.joins.of(one, other, self._entry)
+        if joined is not None:
+            return joined
+        return Place(self._index_of(one, other))
+
+    def _index_of(self, one: VariableTracker, other: VariableTracker) -> int:
         if (one, other) not in self.pairs:
             self.pairs.append((one, other))
-        return _Place(self.pairs.index((one, other)))
+        return self.pairs.index((one, other))
 
     def _expect_new(self, vt: VariableTracker) -> None:
-        """Break for a container that existed before: the node returns another one with the same items."""
-        if isinstance(vt, ConstantVariable | TensorVariable | SymNodeVariable):
+        """Break for a container that existed before: another one takes its place, with the same items."""
+        if isinstance(vt, ConstantVariable | TensorVariable | SymNodeVariable) or not self.contents.outside.has(vt):
             return
         if isinstance(vt, SequenceVariable | DictVariable) or vt.python_type() in SUPPORTED_NODES:
-            if self.contents.outside.has(vt):
-                unsupported(SLUG, f"a side leaves a {vt.python_type().__qualname__} that existed before")
-            for child in vt.children():
-                self._expect_new(child)
+            unsupported(SLUG, f"a side leaves a {vt.python_type().__qualname__} that existed before")
 
     def _number(self, one: Any, other: Any) -> VariableTracker:
         """One of two numbers, as a number of the graph."""
         key = (_key(one), _key(other))
         if key not in self.numbers:
-            tx, graph, kind = self.tx, self.tx.tr.graph, one.python_type()
-            dtype = {"dtype": ConstantVariable(_DTYPES[kind])}
-            values = [graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype) for number in (one, other)]
-            chosen = graph.call(tx, "call_function", torch.where, [self._scalar_flag(), *values])
-            self.numbers[key] = converted_item(tx, chosen, kind)
+            tx, values = self.tx, [scalar_tensor(self.tx, number) for number in (one, other)]
+            chosen = tx.tr.graph.call(tx, "call_function", torch.where, [self._scalar_flag(), *values])
+            self.numbers[key] = converted_item(tx, chosen, one.python_type())
         return self.numbers[key]
 
     def _scalar_flag(self) -> VariableTracker:
@@ -232,7 +256,9 @@ class _Fork:
             values: list[VariableTracker] = [pair[i] for pair in self.pairs]
             with body:
                 for n, is_outside in enumerate(self.outside):
-                    if is_outside[i]:
+                    if _are_numbers(*self.pairs[n]):
+                        values[n] = scalar_tensor(tx, values[n])
+                    elif is_outside[i]:
                         values[n] = tx.tr.graph.call(tx, "call_method", "clone", [values[n]])
             for written in self.written:
                 values += changed_copy(tx, body, written, i)
@@ -266,26 +292,32 @@ class _Fork:
         """The entries with the merged values in the places of pairs: where a side leaves a tensor that somebody else has, the object is
         chosen when the graph has run."""
         tx = self.tx
-        tx.locals, tx.stack[:] = [None if type(entry) is _Place else entry for entry in entries], []
-        known = {vt.proxy for vt, *_ in Outside(tx, []).objects.values() if isinstance(vt, TensorVariable)}
+        tx.locals, tx.stack[:] = [None if type(entry) in (Place, NewObject) else entry for entry in entries], []
+        held = [part for entry in [*entries, *[items for _, items in self.changed]] for part in parts_of(entry)]
+        objects = Outside(tx, held).objects.values() if merged else ()
+        known = {vt.proxy for vt, *_ in objects if isinstance(vt, TensorVariable)}
         for i, made in enumerate(merged):
             parts = [vt if is_outside else made for vt, is_outside in zip(self.pairs[i], self.outside[i], strict=True)]
             if any(part is not made and _is_known(part, known) for part in parts):
                 merged[i] = ChosenVariable(made, self.flag, *parts)
                 tx.tr.effects.provisos.append(ExtremeChoice(tx, merged[i], with_gradients=True))
-        self.changed = [(part, {k: _filled(v, merged) for k, v in items.items()}) for part, items in self.changed]
-        return [_filled(entry, merged) for entry in entries]
+        fill = self.joins.filled
+        self.changed = [(part, {k: fill(v, merged) for k, v in items.items()}) for part, items in self.changed]
+        return [fill(entry, merged) for entry in entries]
 
 
-class _Place(NamedTuple):
-    index: int
-
-
-def _filled(entry: Any, merged: list[VariableTracker]) -> Any:
-    """An entry with the merged value in its place; that of a dictionary of which not all is known says also whether it is deleted."""
-    if type(entry) is tuple:
-        return entry[0], _filled(entry[1], merged)
-    return merged[entry.index] if type(entry) is _Place else entry
+def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> None:
+    """Make a loop part of the graph. What somebody else has of the tensors before it is what they are if there is no turn."""
+    loop = DataLoop(tx, flag, truth)
+    chosen = []
+    results = loop.capture()
+    tell(tx, loop.place, "torch.while_loop")
+    known = {vt.proxy for vt, *_ in Outside(tx, []).objects.values() if isinstance(vt, TensorVariable)}
+    for before, made in results:
+        if _is_known(before, known):
+            chosen.append((made, ChosenVariable(made, loop.goes_on, made, before)))
+            tx.tr.effects.provisos.append(ExtremeChoice(tx, chosen[-1][1], with_gradients=True))
+    tx.locals = [next((new for old, new in chosen if old is vt), vt) for vt in tx.locals]
 
 
 def _are_numbers(one: VariableTracker, other: VariableTracker) -> bool:
@@ -293,16 +325,26 @@ def _are_numbers(one: VariableTracker, other: VariableTracker) -> bool:
     numbers = one, other
     return all(isinstance(vt, ConstantVariable | SymNodeVariable) for vt in numbers) and (
         one.python_type() is other.python_type()
-        and one.python_type() in _DTYPES
+        and one.python_type() in DTYPES
         and all(isinstance(vt, SymNodeVariable) or abs(vt.value) < 2**63 for vt in numbers)
     )
 
 
+def _is_made_in(body: Body, part: Any) -> bool:
+    """Whether a number rests on something that a side has computed."""
+    if isinstance(part, SymNodeVariable):
+        return _is_made_in(body, part.proxy)
+    if isinstance(part, Node):
+        return part.graph is body.graph
+    if isinstance(part, tuple | list):
+        return any(_is_made_in(body, item) for item in part)
+    if not isinstance(part, SymValue):
+        return isinstance(part, TensorValue) and body.is_made_inside(part)
+    return _is_made_in(body, part.node) or _is_made_in(body, part.origin)
+
+
 def _key(number: Any) -> Any:
     return repr(number.value) if isinstance(number, ConstantVariable) else number
-
-
-_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
 def _is_outside(body: Body, vt: VariableTracker) -> bool:
@@ -313,7 +355,11 @@ def _is_outside(body: Body, vt: VariableTracker) -> bool:
 def _is_known(vt: TensorVariable, known: set[TensorValue]) -> bool:
     """Whether somebody has a tensor, or one in its memory: those that are `known`, and who gave the frame its inputs."""
     memory = origin(vt.proxy)
-    return (memory.origin is not None and memory.origin[0] == "input") or any(origin(v) is memory for v in known)
+    return (
+        vt.is_one_of_several
+        or (memory.origin is not None and memory.origin[0] == "input")
+        or any(origin(v) is memory for v in known)
+    )
 
 
 def _expect_alike(tx: Frame, branches: Branches, is_random: bool) -> None:
@@ -359,16 +405,16 @@ def _gradient_inputs(result: object, edges: dict[GradientEdge, int]) -> set[int]
 # -- `torch.where` instead of `torch.cond`
 
 
-def _is_for_where(tx: Frame, branches: Branches) -> bool:
-    """Whether it is sound, and cheaper, to compute both sides: a few elements, by operators that cannot raise, without gradients, which
-    would be zero times whatever the other side has."""
+def _why_not_where(tx: Frame, branches: Branches) -> str:
+    """Why it is not sound, or not cheaper, to compute both sides: a few elements, by operators that cannot raise, without gradients, which
+    would be zero times whatever the other side has. Empty if it is."""
     results = [result for results in branches.results for result in results]
-    if config.capture_branches == "cond" or not all(isinstance(result, torch.Tensor) for result in results):
-        return False
+    if config.capture_branches == "cond":
+        return "by config.capture_branches"
     if torch.is_grad_enabled() and any(result.requires_grad for result in results):
-        return False
+        return "gradients"
     if config.capture_branches != "where" and not all(_is_small(result) for result in results):
-        return False
+        return f"more than {SMALL} elements"
     propagator = tx.tr.graph.propagator
     inputs = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in branches.lifted]
     watch = _Total()
@@ -378,8 +424,14 @@ def _is_for_where(tx: Frame, branches: Branches) -> bool:
                 module.forward(*inputs)
     except Exception as error:
         let_through(error)
-        return False
-    return watch.holds
+        return "a loop or branch is inside"
+    return watch.partial and f"{watch.partial} can raise, or is not elementwise"
+
+
+def tell(tx: Frame, index: int, choice: str) -> None:
+    """Note for reports what has become of the branch at an instruction."""
+    line = tx.lifted.instrs[index].pos[0] or tx.code.co_firstlineno
+    tx.tr.graph.passes.sizes.branches.append(f"{short_path(tx.code.co_filename)}:{line}: {choice}")
 
 
 SMALL = 1 << 16
@@ -392,15 +444,15 @@ def _is_small(tensor: torch.Tensor) -> bool:
 
 
 class _Total(TorchDispatchMode):
-    """Watches whether only operators run that are defined for all values, element by element."""
+    """Watches whether only operators run that are defined for all values, element by element; `partial`: the first other one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.holds = True
+        self.partial = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        self.holds = self.holds and _is_total(func, result)
+        self.partial = self.partial or ("" if _is_total(func, result) else str(func))
         return result
 
 

@@ -22,6 +22,8 @@ from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
+from .joins import scalar_tensor
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -102,15 +104,10 @@ def changed_copy(tx: Frame, body: Body, written: WrittenTensor, side: int) -> li
             left = graph.call(tx, "call_method", "detach", [copy])
         if written.by_data:
             return [left]
-        count = _number(tx, written.counts[side])
+        count = scalar_tensor(tx, ConstantVariable(written.counts[side]))
         for more in body.counts.get(written.value, ()):
             count = graph.call(tx, "call_function", torch.add, [count, more])
     return [left, count]
-
-
-def _number(tx: Frame, n: int) -> VariableTracker:
-    dtype = {"dtype": ConstantVariable(torch.int64)}
-    return tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [ConstantVariable(n)], dtype)
 
 
 def write_back(tx: Frame, written: WrittenTensor, parts: list[VariableTracker]) -> None:

@@ -205,7 +205,7 @@ def _ask_operator(tx: Frame, op: HigherOrderOperator, args: list[Any]) -> list[A
 # -- loops
 
 
-def _loop_node(
+def loop_node(
     tx: Frame,
     op: HigherOrderOperator,
     captured: list[CapturedBody],
@@ -274,7 +274,7 @@ def _while(
         _expect_like(turn, fakes, "while_loop")
         return results(modules, fakes, lifted)
 
-    return _loop_node(tx, op, captured, [items], make_fakes)
+    return loop_node(tx, op, captured, [items], make_fakes)
 
 
 def _is_condition(vt: VariableTracker) -> bool:
@@ -319,7 +319,7 @@ def associative_scan(
         _expect_like(outs, slices[: len(items)], "associative_scan")
         return fakes_of(tx, items)
 
-    return _loop_node(tx, associative_scan_op, [captured], [items], results)
+    return loop_node(tx, associative_scan_op, [captured], [items], results)
 
 
 def _slices(tx: Frame, items: list[Any]) -> list[Any]:
@@ -351,7 +351,7 @@ def scan(
         _expect_like(outs[: len(fakes)], fakes, "scan")
         return [*outs[: len(fakes)], *_stacked(tx, outs[len(fakes) :], items[0].proxy.meta.shape[0])]
 
-    return _loop_node(tx, scan_op, [captured], [carry, items], results)
+    return loop_node(tx, scan_op, [captured], [carry, items], results)
 
 
 @operator_model("map_impl", REGION, UNSHARED)
@@ -360,4 +360,4 @@ def map_over(tx: Frame, f: VariableTracker, xs: VariableTracker, pos_args: Varia
     body, args = body_with(tx, _slices(tx, items))
     captured = capture(tx, f, [*args, *tx.tr.unpack(tx, pos_args)], body=body)
     length = items[0].proxy.meta.shape[0]
-    return _loop_node(tx, map_impl, [captured], [items], lambda outs, *_: _stacked(tx, outs, length))
+    return loop_node(tx, map_impl, [captured], [items], lambda outs, *_: _stacked(tx, outs, length))

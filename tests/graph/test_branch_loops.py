@@ -1,0 +1,185 @@
+"""Loops that tensor data end: one node of `torch.while_loop`, with the results of eager execution; what became of branches, in reports."""
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.exc import Unsupported
+from dynamo_lite.testing import CompileCounterWithBackend, differences
+
+
+def condition_first(x):
+    while x.sum() < 10:
+        x = x + 5
+    return x
+
+
+def counts_turns(x):
+    n, error = 0, x.abs().max()
+    while error > 0.1:
+        before = x
+        x = x / 2
+        error = (x - before).abs().max()
+        n += 1
+    return x, n, x * n
+
+
+def ends_by_break(x):
+    while True:
+        x = x + 2
+        if x.sum() > 8:
+            break
+    return x * 2
+
+
+def branch_in_a_turn(x):
+    y = x * 1
+    while y.sum() < 20:
+        if y[0] > 0:
+            y = y + 1
+        else:
+            y = y + 3
+    return y + x
+
+
+def loop_in_a_loop(x):
+    for i in range(3):
+        while x.sum() < 3 * i:
+            x = x + 1
+    return x
+
+
+def with_else(x):
+    while x.sum() < 10:
+        x = x + 1
+    else:
+        x = x * 2
+    return x
+
+
+def draws(x):
+    while x.sum() < 10:
+        x = x + torch.rand(3) + 1
+    return x
+
+
+WHOLE = [f for f in list(globals().values()) if getattr(f, "__module__", "") == __name__]
+
+
+def in_place(x):
+    while x.sum() < 10:
+        x += 5
+    return x
+
+
+def changes_a_list(x):
+    found = []
+    while x.sum() < 10:
+        x = x + 5
+        found.append(1)
+    return x, found
+
+
+def grows(x):
+    while x.sum() < 10:
+        x = torch.cat([x, x + 4])
+    return x
+
+
+def other_dtypes(x):
+    while x.sum() < 10:
+        x = (x + 4).double()
+    return x
+
+
+def returns_from_a_turn(x):
+    while x.sum() < 10:
+        x = x + 4
+        if x.max() > 6:
+            return x * 2
+    return x
+
+
+def two_conditions(x):
+    while x.sum() < 10 and x.max() < 3:
+        x = x + 1
+    return x
+
+
+BREAKS = {
+    in_place: "changes a tensor from outside",
+    changes_a_list: "a loop that data end changes list",
+    grows: "the shape, strides, dtype or device",
+    other_dtypes: "tensors of other shape",
+    returns_from_a_turn: "a loop that data end in several places",
+    two_conditions: "a loop that data end in several places",
+}
+
+
+def outcomes(fn):
+    found = []
+    for n in (1.0, -1.0, 7.0, -1.0):
+        torch.manual_seed(0)
+        x = torch.full((3,), n)
+        result = fn(x)
+        found.append((result, x, result is x, torch.rand(1)))
+    return found
+
+
+def graphs_of(fn, backend, **options):
+    """Compare with eager execution; how many graphs were compiled."""
+    dynamo_lite.reset()
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, **options)
+    assert not list(differences(outcomes(fn), outcomes(compiled), tol=1e-6))
+    return counter.frame_count
+
+
+@pytest.fixture(autouse=True)
+def numbers_in_graphs():
+    with config.patch(capture_scalar_outputs=None):
+        yield
+
+
+@pytest.mark.parametrize("fn", WHOLE)
+def test_whole(fn):
+    assert graphs_of(fn, "aot_eager", fullgraph=True) == 1
+
+
+@pytest.mark.parametrize("fn", BREAKS)
+def test_breaks(fn):
+    with config.patch(capture_branches=True):
+        assert graphs_of(fn, "eager") > 1
+    with pytest.raises(Unsupported, match=BREAKS[fn]):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+def test_gradients_break():
+    with pytest.raises(Unsupported, match="a loop that data end with gradients"):
+        dynamo_lite.compile(condition_first, backend="eager", fullgraph=True)(torch.ones(3, requires_grad=True))
+
+
+def test_the_choices_are_told():
+    def fn(x):
+        if x.sum() > 0:
+            x = x * 2
+        if x.sum() > 5:
+            x = x @ x
+        n = 0
+        if x.sum() > 0:
+            n = 3
+        while x.sum() > 9:
+            x = x - 4
+        return x * n
+
+    with config.patch(capture_branches=True):
+        told = str(dynamo_lite.explain(fn)(torch.ones(3, 3)))
+    first = fn.__code__.co_firstlineno
+    for line, choice in (
+        (1, "torch.where (small, and both sides can run)"),
+        (3, "torch.cond (aten.mm.default can raise, or is not elementwise)"),
+        (6, "torch.where (of numbers)"),
+        (8, "torch.while_loop"),
+    ):
+        assert f"test_branch_loops.py:{first + line}: {choice}" in told
