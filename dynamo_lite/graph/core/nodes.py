@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import _disable_current_modes
 
 from dynamo_lite.exc import UserFrame
 
@@ -65,7 +66,10 @@ class NodeMeta(dict):
 def _example_value(meta: NodeMeta) -> Any:
     subject = meta.subject
     if isinstance(subject, TensorValue):
-        return meta.propagator.fake_of(subject)
+        if subject.fake is None:
+            with _disable_current_modes():  # a compiler may ask while it functionalises
+                return meta.propagator.fake_of(subject)
+        return subject.fake
     if isinstance(subject, FloatValue):
         return subject.real
     if isinstance(subject, SymValue):

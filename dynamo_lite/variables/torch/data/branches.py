@@ -43,7 +43,7 @@ from ..symnode import SymNodeVariable
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
 from .extremes import ChosenVariable, ExtremeChoice
-from .joins import DTYPES, Joins, NewObject, Place, parts_of, scalar_tensor
+from .joins import DTYPES, Joins, NewObject, ResultPlace, parts_of, scalar_in, scalar_tensor
 from .loops import DataLoop, side_that_returns
 from .written import WrittenTensor, changed_copy, write_back, written_by
 
@@ -213,13 +213,13 @@ class _Fork:
         if _are_numbers(one, other) and has_numbers(self.tx):
             if not any(_is_made_in(body, vt) for body in self.bodies for vt in (one, other)):
                 return self._number(one, other)
-            return Place(self._index_of(one, other), one.python_type())
+            return ResultPlace(self._index_of(one, other), one.python_type())
         self._expect_new(one)
         self._expect_new(other)
         joined = self.joins.of(one, other, self._entry)
         if joined is not None:
             return joined
-        return Place(self._index_of(one, other))
+        return ResultPlace(self._index_of(one, other))
 
     def _index_of(self, one: VariableTracker, other: VariableTracker) -> int:
         if (one, other) not in self.pairs:
@@ -254,11 +254,11 @@ class _Fork:
         captured = []
         for i, body in enumerate(bodies):
             values: list[VariableTracker] = [pair[i] for pair in self.pairs]
-            with body:
-                for n, is_outside in enumerate(self.outside):
-                    if _are_numbers(*self.pairs[n]):
-                        values[n] = scalar_tensor(tx, values[n])
-                    elif is_outside[i]:
+            for n, is_outside in enumerate(self.outside):
+                if _are_numbers(*self.pairs[n]):
+                    values[n] = scalar_in(tx, body, values[n])
+                elif is_outside[i]:
+                    with body:
                         values[n] = tx.tr.graph.call(tx, "call_method", "clone", [values[n]])
             for written in self.written:
                 values += changed_copy(tx, body, written, i)
@@ -292,7 +292,7 @@ class _Fork:
         """The entries with the merged values in the places of pairs: where a side leaves a tensor that somebody else has, the object is
         chosen when the graph has run."""
         tx = self.tx
-        tx.locals, tx.stack[:] = [None if type(entry) in (Place, NewObject) else entry for entry in entries], []
+        tx.locals, tx.stack[:] = [None if type(entry) in (ResultPlace, NewObject) else entry for entry in entries], []
         held = [part for entry in [*entries, *[items for _, items in self.changed]] for part in parts_of(entry)]
         objects = Outside(tx, held).objects.values() if merged else ()
         known = {vt.proxy for vt, *_ in objects if isinstance(vt, TensorVariable)}

@@ -24,6 +24,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from ..tensor import converted_item
 
 if TYPE_CHECKING:
+    from dynamo_lite.graph.bodies import Body
     from dynamo_lite.interp.frame import Frame
 
 SLUG = "data-dependent-branch"
@@ -39,7 +40,14 @@ def scalar_tensor(tx: Frame, number: VariableTracker) -> VariableTracker:
     return tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype)
 
 
-class Place:
+def scalar_in(tx: Frame, body: Body, number: VariableTracker) -> VariableTracker:
+    """A number as a result of a side. Inductor fails where a side makes a tensor of a constant."""
+    made = scalar_tensor(tx, number) if isinstance(number, ConstantVariable) else None
+    with body:
+        return scalar_tensor(tx, number) if made is None else tx.tr.graph.call(tx, "call_method", "clone", [made])
+
+
+class ResultPlace:
     """The place of a result of the graph, number `index`; a number of type `kind` is a tensor in the graph."""
 
     def __init__(self, index: int, kind: type | None = None) -> None:
@@ -109,7 +117,7 @@ class Joins:
         """An entry with the results in their places; that of a dictionary of which not all is known says also whether it is deleted."""
         if type(entry) is tuple:
             return entry[0], self.filled(entry[1], results)
-        if type(entry) is Place:
+        if type(entry) is ResultPlace:
             made: Any = results[entry.index]
             return made if entry.kind is None else converted_item(self.tx, made, entry.kind)
         if type(entry) is not NewObject:

@@ -22,7 +22,7 @@ from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
-from .joins import scalar_tensor
+from .joins import scalar_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,9 +102,10 @@ def changed_copy(tx: Frame, body: Body, written: WrittenTensor, side: int) -> li
             if first is not node:
                 first.prepend(node)
             left = graph.call(tx, "call_method", "detach", [copy])
-        if written.by_data:
-            return [left]
-        count = scalar_tensor(tx, ConstantVariable(written.counts[side]))
+    if written.by_data:
+        return [left]
+    count = scalar_in(tx, body, ConstantVariable(written.counts[side]))
+    with body:
         for more in body.counts.get(written.value, ()):
             count = graph.call(tx, "call_function", torch.add, [count, more])
     return [left, count]
