@@ -15,6 +15,7 @@ import threading
 from time import perf_counter  # bound here: programs replace functions of these modules in tests
 from types import CodeType, FunctionType
 from typing import Any, Self
+from weakref import WeakSet
 
 from dynamo_lite import _eval_frame, markers, own_builtins
 from dynamo_lite.config import config
@@ -72,6 +73,10 @@ def _described(fn: FunctionType) -> str:
     return "a compiled module" if is_call_of_module else f"the compiled function {fn.__qualname__}"
 
 
+_touched: WeakSet[Region] = WeakSet()
+"""The regions that have looked up or learned something since they were made or reset."""
+
+
 class Region(_eval_frame.Region):
     """One `optimize()` context: a backend with settings, and every cache filled under it.
 
@@ -104,13 +109,12 @@ class Region(_eval_frame.Region):
         self.inner_breaks = InnerBreaks()
         self.failing: set[Any] = set()  # branches that the program takes too often to be checks
         self.analyses: dict[int, tuple[int, int]] = {}  # id of a cache → number of the frame, of its analyses so far
-        self.is_new = True  # nothing has been looked up or learned since it was made or reset
         self.callback = self.on_miss
 
     def exchange_versions(self, before: object, now: object) -> None:
         """The stance forces another backend than before (None: this region's own): put the versions of that one aside, and take up
         those of the other."""
-        self.is_new = False
+        _touched.add(self)
         self.aside[_key_of(before)] = [(cache, cache.entries, cache.state) for cache in self.caches]
         for cache in self.caches:
             cache.clear()
@@ -147,9 +151,9 @@ class Region(_eval_frame.Region):
 
     def reset(self) -> None:
         """Forget all compiled versions, and what was learned of the program's values while they were made."""
-        if self.is_new:
+        if self not in _touched:
             return
-        self.is_new = True
+        _touched.discard(self)
         for cache in self.caches:
             cache.clear()
             cache.state = _eval_frame.COMPILE
@@ -168,8 +172,8 @@ class Region(_eval_frame.Region):
         """Called by the C side when no entry of `cache` fits: an entry, None to run the original, or an exception that the call raises,
         without the frames of the engine unless debug mode is on."""
         outer = sys.exception()
-        self.is_new = False
         try:
+            _touched.add(self)
             return self._entry_for(cache, fn, values)
         except HandlerRaised as raised:
             return raised.error
