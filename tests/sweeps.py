@@ -45,6 +45,8 @@ EVERY = {
     "docstrings/test_docstrings.py::test_captured_equals_eager*": 0,
     "graph/test_autograd_function.py::test_one_graph*inductor*": 8,
     "graph/test_boxed.py::test_operators_of_the_table_take_any_data": 0,
+    "graph/test_branch_effects.py::test_whole*": 4,
+    "graph/test_branch_loops.py::test_whole*": 4,
     "graph/test_branches.py::test_inductor*": 5,
     "graph/test_branches.py::test_whole[*True]": 6,
     "graph/test_direct.py::test_as_torch_says*": 3,
