@@ -259,8 +259,8 @@ class Analysis:
         if changes:
             raise Restart("the frame changes numbers that were held to be constants", fact=NumbersSeen(changes))
         check_finalizers(tr)
-        for profiler in tr.effects.profilers:  # which were left out, and may not run on
-            raise profiler.saved
+        for begun in (*tr.effects.profilers, *tr.effects.collectives):  # which end with the graph, or are not in it
+            raise begun.saved
 
     def _break(self, tr: Trace) -> Any:
         if raises_again(tr.thread.current):

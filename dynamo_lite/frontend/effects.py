@@ -28,7 +28,7 @@ class SideEffects:
         changes: how many changes there were of objects that existed before.
         cached: results of functions with a cache that were followed.
         provisos: conditions that can be checked once it is known which objects escape; `check(tr, escaping)` raises where one fails.
-        profilers: models of the profilers that the traced code has begun and not yet ended.
+        profilers, collectives: models of the profilers and collectives that the traced code has begun and not yet ended.
         watches: functions that are told of an object that existed before, before its first change.
     """
 
@@ -39,6 +39,7 @@ class SideEffects:
         self.cached: list[Any] = []
         self.provisos: list[Any] = []
         self.profilers: list[Any] = []
+        self.collectives: list[Any] = []
         self.watches: list[Callable[[VariableTracker], None]] = []
 
     def mutating(self, vt: VariableTracker) -> None:

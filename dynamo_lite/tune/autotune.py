@@ -32,7 +32,7 @@ from .portable import CannotCarry
 from .race import CompilerFn, Dropped, Race, binds
 from .results import Choice, Store
 from .switching import Background, shadowed
-from .verify import CannotCopy, wants_gradients
+from .verify import CannotCopy, check_repeatable, wants_gradients
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 OPTIONS = ("background", "budget", "candidates", "shadow", "store")
 DEFAULT_BUDGET = 20.0
 UNRACED = "inductor"
-"""The backend for a graph whose inputs can't be copied, so that there is no race."""
+"""The backend for a graph that can't be run on copies of its inputs, so that there is no race."""
 
 
 def autotune(
@@ -87,6 +87,7 @@ class Tuning:
                 )
                 self.store.forget(self.key)
         try:
+            check_repeatable(self.gm)
             return self._race_behind() if self.in_background else self._race()
         except CannotCopy as reason:
             name = UNRACED if UNRACED in self.names else "eager"

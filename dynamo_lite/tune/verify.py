@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
 from dynamo_lite.backends.difference import problem
 from dynamo_lite.backends.tensor_copies import copy_of, memory_of
@@ -23,6 +24,23 @@ SEED = 20220
 
 class CannotCopy(Exception):
     """An input is of a kind that has no faithful copy; the message names it."""
+
+
+class Communicates(CannotCopy):
+    """The graph talks to other processes, which would have to run it as often."""
+
+
+_TALKING = ("_c10d_functional", "c10d", "_dtensor", "torch.distributed")
+
+
+def check_repeatable(gm: GraphModule) -> None:
+    """Raise `Communicates` for a graph with collectives, or with tensors that are distributed over processes."""
+    for module in gm.modules():
+        for node in module.graph.nodes if isinstance(module, GraphModule) else ():
+            made = node.meta.get("example_value")
+            origins = (getattr(node.target, "_qualified_op_name", ""), str(node.target), type(made).__module__)
+            if any(origin.startswith(_TALKING) for origin in origins):
+                raise Communicates(f"{node.name} communicates with other processes")
 
 
 class Inputs:

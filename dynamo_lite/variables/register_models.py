@@ -91,6 +91,7 @@ if find_spec("torch") is not None:
         optim,
         overrides,
         profiler,
+        pybind,
         symnode,
         tensor,
         tensor_methods,

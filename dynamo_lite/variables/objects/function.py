@@ -339,10 +339,14 @@ class MethodVariable(VariableTracker):
     value: Any = Plain(MISSING)
 
     def python_type(self) -> type:
-        builtin = isinstance(self.function, BuiltinVariable)
-        if builtin and type(self.function.value) is types.WrapperDescriptorType:
-            return types.MethodWrapperType
-        return types.BuiltinMethodType if builtin else types.MethodType
+        if not self._is_bound_by_c():
+            return types.MethodType
+        wrapper = type(self.function.value) is types.WrapperDescriptorType
+        return types.MethodWrapperType if wrapper else types.BuiltinMethodType
+
+    def _is_bound_by_c(self) -> bool:
+        """Whether it is what a descriptor of a C type makes. (A builtin function can be bound like one in Python.)"""
+        return isinstance(self.function, BuiltinVariable) and hasattr(type(self.function.value), "__get__")
 
     def is_python_constant(self) -> bool:
         return is_constant(self.function, self.self)
@@ -353,7 +357,9 @@ class MethodVariable(VariableTracker):
         self_ = self.self.as_python_constant()
         if self_ is None:  # which `__get__` takes for no object
             return getattr(None, self.function.as_python_constant().__name__)
-        return self.function.as_python_constant().__get__(self_, type(self_))
+        function = self.function.as_python_constant()
+        bind = getattr(function, "__get__", None)
+        return types.MethodType(function, self_) if bind is None else bind(self_, type(self_))
 
     def describe(self) -> str:
         return f"method {self.function.describe()}"
@@ -381,7 +387,7 @@ class MethodVariable(VariableTracker):
         own = type_attribute(tx, self.python_type(), name)  # `method_getattro`: the type's first, then the function's
         if isinstance(own, BuiltinVariable) or (own is not None and own.value in GETSETS):
             return own.tp_descr_get(tx, self, tx.tr.type_of(tx, self))
-        if own is None and isinstance(self.function, BuiltinVariable):
+        if own is None and self._is_bound_by_c():
             return generic_getattr(tx, self, name)
         return self.function.tp_getattro(tx, name)
 
@@ -397,7 +403,7 @@ class MethodVariable(VariableTracker):
     def emit_new(self, cg: Codegen) -> None:
         if is_none(self.self):
             cg.load_const(self.as_python_constant())
-        elif isinstance(self.function, BuiltinVariable):
+        elif self._is_bound_by_c():
             # With the type: without it, CPython 3.11's __get__ crashes for methods that want their defining class.
             of_class = isinstance(self.function, BuiltinClassMethodVariable)
             cg.load_callable(self.function.value.__get__)

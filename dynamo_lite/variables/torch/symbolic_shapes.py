@@ -18,7 +18,8 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean, fold, is_none
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin
 
-from .symnode import SymNodeVariable, evaluate, specialized
+from .symnode import SymNodeVariable, evaluate, is_unbacked, specialized
+from .tensor import TensorVariable
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -52,3 +53,13 @@ def constrain_range(
 @builtin(symbolic_shapes.guard_int)
 def guard_int(tx: Frame, a: VariableTracker) -> VariableTracker:
     return ConstantVariable(operator.index(a.as_python_constant()))
+
+
+@builtin(symbolic_shapes.has_free_unbacked_symbols)
+def has_free_unbacked_symbols(tx: Frame, x: VariableTracker) -> VariableTracker:
+    """Whether a number, or a size or stride of a tensor, is one that only the graph knows."""
+    if isinstance(x, TensorVariable):
+        return boolean(any(map(is_unbacked, (*x.proxy.meta.shape, *x.proxy.meta.stride))))
+    if isinstance(x, SymNodeVariable):
+        return boolean(is_unbacked(x.proxy.sym))
+    return fold(tx, symbolic_shapes.has_free_unbacked_symbols, [x], {})

@@ -143,6 +143,7 @@ def make_tensor(value: TensorValue) -> TensorVariable:
 MODELS.tensor = make_tensor
 
 _LATE = {
+    "torch.distributed.distributed_c10d": "..distributed.collectives",
     "torch.distributed.tensor": ".dtensor",
     "torch.fx.experimental.symbolic_shapes": "..symbolic_shapes",
 }

@@ -1,0 +1,174 @@
+"""Runs set-ups in two processes that form a process group, eagerly and compiled, and compares.
+
+Input: names of set-ups, an engine (`dynamo_lite` or `torch`) and a backend. Output: for each set-up, one `Outcome` of each rank.
+Invariant: a set-up is compared with its own eager run in the same process. A rank that raises or hangs ends the run after `LIMIT` seconds.
+"""
+
+import dataclasses
+import datetime
+import importlib
+import pathlib
+import queue
+import tempfile
+import traceback
+import warnings
+
+import torch
+from torch import distributed
+
+LIMIT = 120
+WORLD = 2
+
+
+@dataclasses.dataclass
+class Outcome:
+    """`error`: what was raised, or in what the results differ; empty if all is well. `graphs`: compiled ones. `breaks`: their reasons."""
+
+    error: str
+    graphs: int
+    breaks: list
+
+
+@dataclasses.dataclass
+class World:
+    """What a set-up sees of its process."""
+
+    rank: int
+    size: int
+    group: object
+    mesh: object
+
+
+def run(names, engine="dynamo_lite", backend="eager", tables=("collectives", "setups")):
+    """Name of a set-up → the outcomes, by rank. Raises RuntimeError if a process dies or does not answer."""
+    context = torch.multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = (f"file://{pathlib.Path(folder) / 'store'}", list(names), engine, backend, tables, answers)
+        processes = [context.Process(target=work, args=(rank, *arguments), daemon=True) for rank in range(WORLD)]
+        for process in processes:
+            process.start()
+        try:
+            found = dict(answers.get(timeout=LIMIT) for _ in processes)
+        except queue.Empty:
+            raise RuntimeError(f"no answer after {LIMIT} s") from None
+        finally:
+            for process in processes:
+                process.join(5 if process.exitcode is None else 0)
+                process.kill()
+    for outcomes in found.values():
+        if isinstance(outcomes, str):
+            raise RuntimeError(outcomes)
+    return {name: [found[rank][name] for rank in range(WORLD)] for name in names}
+
+
+def work(rank, store, names, engine, backend, tables, answers):
+    """What one process does."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    try:
+        limit = datetime.timedelta(seconds=LIMIT)
+        distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=WORLD, timeout=limit)
+        known = {}
+        for table in tables:
+            known.update(importlib.import_module(f"tests.distributed.{table}").SETUPS)
+        mesh = distributed.device_mesh.init_device_mesh("cpu", (WORLD,), mesh_dim_names=("dp",))
+        world = World(rank, WORLD, distributed.new_group(list(range(WORLD))), mesh)
+        outcomes = {name: outcome(known[name], world, engine, backend) for name in names}
+        distributed.barrier()
+        answers.put((rank, outcomes))
+        distributed.destroy_process_group()
+    except BaseException:
+        answers.put((rank, traceback.format_exc()))
+
+
+def outcome(setup, world, engine, backend):
+    """One set-up, eagerly and compiled."""
+    compiler = ENGINES[engine](backend)
+    results = []
+    for compile in (lambda target, **options: target, compiler.compile):
+        torch.manual_seed(world.rank)
+        try:
+            results.append(snapshot(setup(world, compile)))
+        except Exception as error:
+            results.append(error)
+    raised = [isinstance(result, Exception) for result in results]
+    if any(raised):
+        same = all(raised) and type(results[0]) is type(results[1])
+        difference = (
+            ""
+            if same
+            else " | ".join(f"{type(r).__name__}: {r}" if isinstance(r, Exception) else "fine" for r in results)
+        )
+    else:
+        difference = compare(*results)
+    return Outcome(difference, compiler.graphs(), compiler.breaks())
+
+
+class DynamoLite:
+    """Compiles with this package."""
+
+    def __init__(self, backend):
+        import dynamo_lite
+        from dynamo_lite.testing import CompileCounterWithBackend
+
+        self.package = dynamo_lite
+        dynamo_lite.reset()
+        dynamo_lite.counters.clear()
+        self.counter = CompileCounterWithBackend(backend)
+
+    def compile(self, target, **options):
+        """`target` compiled."""
+        return self.package.compile(target, backend=self.counter, **options)
+
+    def graphs(self):
+        """How many graphs have been compiled."""
+        return self.counter.frame_count
+
+    def breaks(self):
+        """The reasons of the breaks so far."""
+        return list(self.package.counters["graph_break"])
+
+
+class Torch:
+    """Compiles with torch.compile."""
+
+    def __init__(self, backend):
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        self.counter = importlib.import_module("torch._dynamo.testing").CompileCounterWithBackend(backend)
+
+    def compile(self, target, **options):
+        """`target` compiled."""
+        return torch.compile(target, backend=self.counter, **options)
+
+    def graphs(self):
+        """How many graphs have been compiled."""
+        return self.counter.frame_count
+
+    def breaks(self):
+        """The reasons of the breaks so far."""
+        return [str(reason).split("\n")[0] for reason in torch._dynamo.utils.counters["graph_break"]]
+
+
+ENGINES = {"dynamo_lite": DynamoLite, "torch": Torch}
+
+
+def snapshot(value):
+    """Results as plain tensors that nothing changes later."""
+    if isinstance(value, torch.Tensor):
+        value = value.full_tensor() if hasattr(value, "full_tensor") else value
+        value = value.wait() if hasattr(value, "trigger_wait") else value
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {name: snapshot(item) for name, item in value.items()}
+    return [snapshot(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def compare(expected, got):
+    """In what results differ; empty if in nothing."""
+    try:
+        torch.testing.assert_close(got, expected)
+    except AssertionError as error:
+        return str(error).split("\n\n")[0]
+    return ""

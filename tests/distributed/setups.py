@@ -1,0 +1,3 @@
+"""Models and loops of training in two processes: data parallel, sharded, tensor and sequence parallel."""
+
+SETUPS = {}

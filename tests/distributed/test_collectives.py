@@ -1,0 +1,54 @@
+"""Collectives in graphs, in two processes."""
+
+import pytest
+import torch
+
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("no gloo", allow_module_level=True)
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounter
+from tests.distributed import collectives, ranks
+
+COUNTS = {
+    "work that leaves the graph": (1, 1),
+    "work that nobody waits for in the graph": (1, 1),
+    "python objects": (9, 6),
+    "other groups": (2, 0),
+    "gradients averaged by hand": (3, 1),
+    "inplace collective of a tensor with a history": (2, 1),
+}
+"""Set-up → graphs, kinds of breaks. All others are one graph for one size and one for any other."""
+
+
+@pytest.fixture(scope="module", params=["eager", "aot_eager"])
+def outcomes(request):
+    items = [item for item in request.session.items if "outcomes" in getattr(item, "fixturenames", ())]
+    wanted = {item.callspec.params["name"] for item in items if item.callspec.params["outcomes"] == request.param}
+    return ranks.run([name for name in collectives.SETUPS if name in wanted], backend=request.param)
+
+
+@pytest.mark.parametrize("name", collectives.SETUPS)
+def test_as_in_eager_execution(name, outcomes):
+    for outcome in outcomes[name]:
+        assert outcome.error == ""
+        counts = (outcome.graphs, len(outcome.breaks))
+        assert counts == COUNTS.get(name, (1 if name in collectives.SHAPED else 2, 0))
+
+
+def test_a_version_is_used_again_by_the_next_group_of_its_name(tmp_path):
+    counter = CompileCounter()
+
+    def f(x):
+        y = x + 1
+        torch.distributed.all_reduce(y)
+        return y * torch.distributed.get_world_size()
+
+    compiled = dynamo_lite.compile(f, backend=counter, fullgraph=True)
+    for n in range(2):
+        torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / str(n)}", rank=0, world_size=1)
+        try:
+            assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+        finally:
+            torch.distributed.destroy_process_group()
+    assert counter.frame_count == 1
