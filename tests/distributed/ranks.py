@@ -16,7 +16,7 @@ import warnings
 import torch
 from torch import distributed
 
-LIMIT = 120
+LIMIT = 300
 WORLD = 2
 
 

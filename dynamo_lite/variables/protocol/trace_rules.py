@@ -33,6 +33,7 @@ SKIPPED_TORCH = (
     "torch._subclasses",
     "torch._ops",
     "torch._library",
+    "torch.distributed.fsdp",
     "torch.library",
     "torch.fx",
     "torch.jit",
@@ -46,6 +47,9 @@ SKIPPED_TORCH = (
     "torch.utils.data",
     "torch.utils.tensorboard",
 )
+
+_CALLS_MODULES = "torch.distributed.fsdp"
+"""Part of torch that is not followed, whose calls of the program's modules are captured: it gives parameters memory, and takes it away."""
 
 FOLLOWED_TORCH = frozenset(
     {
@@ -186,7 +190,7 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
         return "part of the engine", False  # what it calls may end the region, which must not come back
     if code in markers.SKIPPED_CODES:
         return "marked to be skipped", False
-    if top in SKIPPED_MODULES or _is_skipped_torch(module):
+    if top in SKIPPED_MODULES or (_is_skipped_torch(module) and not module.startswith(_CALLS_MODULES)):
         return f"module {module}", True
     if top == "torch" or top in sys.stdlib_module_names:
         # These call back into user code: hooks, checkpointed functions, decorators.

@@ -382,7 +382,14 @@ def _always(answer: ConstantVariable, paths: str) -> None:
         HANDLERS[function] = lambda tx, *args, **kwargs: answer
 
 
-_CUT_SHORT = frozenset({torch.nn.Module._call_impl.__code__})
+_CUT_SHORT = frozenset(
+    {
+        torch.nn.Module._call_impl.__code__,
+        torch.nn.parallel.DistributedDataParallel._pre_forward.__code__,
+        torch.distributed.utils._alloc_storage.__code__,
+        torch.distributed.utils._free_storage.__code__,
+    }
+)
 """Code of torch that leaves out under its own compiler what it does in eager execution."""
 
 

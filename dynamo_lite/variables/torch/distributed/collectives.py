@@ -280,6 +280,11 @@ for _name in (
     refuse(SLUG, *functions_of(ProcessGroup, _name), context=f"ProcessGroup.{_name}")
 
 
+for _name in (
+    "all_gather_object gather_object broadcast_object_list scatter_object_list send_object_list recv_object_list"
+).split():
+    refuse("disallowed-function", getattr(distributed_c10d, _name))
+
 # -- deprecated names
 
 

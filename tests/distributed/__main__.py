@@ -1,0 +1,57 @@
+"""The table of set-ups: `python -m tests.distributed [NAME …] [--backend aot_eager]` writes `results/setups.md`.
+
+Each set-up runs in two processes, eagerly and compiled, here and under torch.compile. Exit code 1 if a result here differs.
+"""
+
+import argparse
+import datetime
+import pathlib
+import sys
+
+import torch
+
+from tests.distributed import collectives, ranks, setups
+
+RESULT = pathlib.Path(__file__).parent / "results/setups.md"
+HEAD = """# Set-ups in two processes
+
+`python -m tests.distributed`, {day}, torch {torch}, backend {backend}: each set-up beside its own
+eager run on both ranks. Graphs of rank 0.
+
+| set-up | result | graphs | graphs under torch.compile |
+| --- | --- | --- | --- |
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--backend", default="aot_eager")
+    options = parser.parse_args()
+    lines, wrong = [], 0
+    for name in options.names or [*collectives.SETUPS, *setups.SETUPS]:
+        ours, theirs = (alone(name, engine, options.backend) for engine in ("dynamo_lite", "torch"))
+        wrong += ours[0] != "equal"
+        lines.append(
+            f"| {name} | {ours[0]} | {ours[1]} | {theirs[1]}{'' if theirs[0] == 'equal' else ': ' + theirs[0]} |"
+        )
+        print(lines[-1], flush=True)
+    if not options.names:
+        day = datetime.date.today().isoformat()
+        head = HEAD.format(day=day, torch=torch.__version__, backend=options.backend)
+        RESULT.write_text(head + "\n".join(lines) + f"\n\n{wrong} of {len(lines)} differ.\n")
+    return 1 if wrong else 0
+
+
+def alone(name, engine, backend):
+    """What came of one set-up in processes of its own, and its graphs."""
+    try:
+        outcomes = ranks.run([name], engine, backend)[name]
+    except RuntimeError as error:
+        return str(error).strip().split("\n")[-1][:120], "–"
+    errors = [outcome.error.split("\n")[0].replace("|", "/") for outcome in outcomes if outcome.error]
+    return (errors[0][:120] if errors else "equal"), outcomes[0].graphs
+
+
+if __name__ == "__main__":
+    sys.exit(main())
