@@ -45,6 +45,7 @@ EVERY = {
     "distributed/test_collectives.py::*aot_eager*": 0,
     "distributed/test_collectives.py::*gradients]": 6,
     "distributed/test_collectives.py::*all_reduce of a*": 4,
+    "distributed/test_examples.py::*": 3,
     "docstrings/test_docstrings.py::test_captured_equals_eager*": 0,
     "graph/test_autograd_function.py::test_one_graph*inductor*": 8,
     "graph/test_boxed.py::test_operators_of_the_table_take_any_data": 0,

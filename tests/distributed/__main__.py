@@ -28,9 +28,11 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--backend", default="aot_eager")
     options = parser.parse_args()
+    names = options.names or [*collectives.SETUPS, *setups.SETUPS]
+    found = {engine: ranks.run(names, engine, options.backend) for engine in ("dynamo_lite", "torch")}
     lines, wrong = [], 0
-    for name in options.names or [*collectives.SETUPS, *setups.SETUPS]:
-        ours, theirs = (alone(name, engine, options.backend) for engine in ("dynamo_lite", "torch"))
+    for name in names:
+        ours, theirs = (summary(found[engine][name]) for engine in found)
         wrong += ours[0] != "equal"
         lines.append(
             f"| {name} | {ours[0]} | {ours[1]} | {theirs[1]}{'' if theirs[0] == 'equal' else ': ' + theirs[0]} |"
@@ -43,12 +45,8 @@ def main():
     return 1 if wrong else 0
 
 
-def alone(name, engine, backend):
-    """What came of one set-up in processes of its own, and its graphs."""
-    try:
-        outcomes = ranks.run([name], engine, backend)[name]
-    except RuntimeError as error:
-        return str(error).strip().split("\n")[-1][:120], "–"
+def summary(outcomes):
+    """What came of one set-up, and the graphs of rank 0."""
     errors = [outcome.error.split("\n")[0].replace("|", "/") for outcome in outcomes if outcome.error]
     return (errors[0][:120] if errors else "equal"), outcomes[0].graphs
 

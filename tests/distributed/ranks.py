@@ -16,7 +16,7 @@ import warnings
 import torch
 from torch import distributed
 
-LIMIT = 300
+LIMIT = 600
 WORLD = 2
 
 
