@@ -383,12 +383,11 @@ def _always(answer: ConstantVariable, paths: str) -> None:
 
 
 _CUT_SHORT = frozenset(
-    {
-        torch.nn.Module._call_impl.__code__,
-        torch.nn.parallel.DistributedDataParallel._pre_forward.__code__,
-        torch.distributed.utils._alloc_storage.__code__,
-        torch.distributed.utils._free_storage.__code__,
-    }
+    function.__code__
+    for function in _existing(
+        "nn.Module._call_impl nn.parallel.DistributedDataParallel._pre_forward"
+        " distributed.utils._alloc_storage distributed.utils._free_storage"
+    )
 )
 """Code of torch that leaves out under its own compiler what it does in eager execution."""
 
