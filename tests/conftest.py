@@ -58,6 +58,8 @@ def pytest_collection_modifyitems(items):
 
 
 if HAVE_TORCH:
+    import torch
+
     import dynamo_lite
     from tests.helpers import seeds
 
@@ -67,6 +69,9 @@ if HAVE_TORCH:
         seeds.seed()
         yield
         dynamo_lite.reset()
+        assert not hide_hooks(False), "hooks of saved tensors are still hidden in this thread"
+
+    hide_hooks = torch._C._autograd._saved_tensors_hooks_set_tracing
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -68,13 +68,15 @@ _hook = torch._C._dynamo.eval_frame
 @contextlib.contextmanager
 def modes_aside() -> Iterator[None]:
     """Have the analysis see no function modes of the program, and hooks of saved tensors no fake ones."""
-    autograd = torch._C._autograd
-    prior = autograd._saved_tensors_hooks_set_tracing(True)
+    hide = torch._C._autograd._saved_tensors_hooks_set_tracing
+    priors: list[bool] = []
     try:
+        priors.extend(map(hide, (True,)))  # at once: no handler of a signal can raise between the change and its note
         with modes.aside():
             yield
     finally:
-        autograd._saved_tensors_hooks_set_tracing(prior)
+        for prior in priors:
+            hide(prior)
 
 
 def capture_is_off() -> bool:

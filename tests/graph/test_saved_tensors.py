@@ -2,6 +2,7 @@
 the hooks not lost, whole graphs where hooks only compute."""
 
 import copy
+import sys
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.autograd.graph import disable_saved_tensors_hooks, save_on_cpu, saved
 from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
+from dynamo_lite.graph import torch_runtime
 from dynamo_lite.testing import CompileCounterWithBackend
 
 BACKENDS = ["eager", "aot_eager"]
@@ -447,3 +449,23 @@ def test_checkpoint_of_a_compiled_function_that_stops_early(backend):
     for t, fn in ((ours, compiled), (theirs, body)):
         checkpoint(fn, t, use_reentrant=False).sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+def test_a_signal_right_after_hooks_are_hidden():
+    """A handler of the program that raises then leaves no thread without hooks."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(frame, event, function):
+        if event == "c_return" and function.__name__ in ("_saved_tensors_hooks_set_tracing", "extend"):
+            raise Interrupted
+
+    previous = sys.getprofile()
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(Interrupted), torch_runtime.modes_aside():
+            pass
+    finally:
+        sys.setprofile(previous)
+    assert torch._C._autograd._saved_tensors_hooks_set_tracing(False) is False

@@ -102,13 +102,16 @@ _open = _Open()
 
 def enter(hooks: Any) -> None:
     """Make these the hooks of this thread. Compilers hide the program's while they trace, but these are part of the graph."""
-    prior = _A._saved_tensors_hooks_set_tracing(False)
+    priors = _open.priors
+    n = len(priors)
     try:
+        priors.extend(map(_A._saved_tensors_hooks_set_tracing, (False,)))  # at once, whatever handlers of signals raise
         _A._push_saved_tensors_default_hooks(hooks.pack, hooks.unpack)
     except BaseException:
-        _A._saved_tensors_hooks_set_tracing(prior)
+        for prior in priors[n:]:
+            _A._saved_tensors_hooks_set_tracing(prior)
+        del priors[n:]
         raise
-    _open.priors.append(prior)
 
 
 def leave() -> None:
