@@ -6,14 +6,13 @@ Invariant: `null_runtime` has the same functions.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import sys
 import time
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -65,18 +64,34 @@ modes_back = modes.back
 _hook = torch._C._dynamo.eval_frame
 
 
-@contextlib.contextmanager
-def modes_aside() -> Iterator[None]:
-    """Have the analysis see no function modes of the program, and hooks of saved tensors no fake ones."""
-    hide = torch._C._autograd._saved_tensors_hooks_set_tracing
-    priors: list[bool] = []
-    try:
-        priors.extend(map(hide, (True,)))  # at once: no handler of a signal can raise between the change and its note
-        with modes.aside():
-            yield
-    finally:
-        for prior in priors:
-            hide(prior)
+class modes_aside:
+    """While the block runs, the analysis sees no function modes of the program, and hooks of saved tensors no fake ones. Neither a signal
+    handler that raises nor a lack of memory leaves the thread without them: the change and its note are one call, which needs no memory in
+    between, and what undoes it needs none."""
+
+    __slots__ = ("modes", "priors")
+
+    def __init__(self) -> None:
+        self.priors: deque[bool] = deque(maxlen=1)
+        self.modes = modes.aside()
+
+    def __enter__(self) -> None:
+        try:
+            self.priors.extend(map(_hide_hooks, (True,)))
+            self.modes.__enter__()
+        except BaseException:
+            if self.priors:
+                _hide_hooks(self.priors[0])
+            raise
+
+    def __exit__(self, *exc_info: Any) -> None:
+        try:
+            self.modes.__exit__(*exc_info)
+        finally:
+            _hide_hooks(self.priors[0])
+
+
+_hide_hooks = torch._C._autograd._saved_tensors_hooks_set_tracing
 
 
 def capture_is_off() -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -94,7 +95,7 @@ class Recorder:
 
 class _Open(threading.local):
     def __init__(self) -> None:
-        self.priors: list[bool] = []
+        self.priors: deque[bool] = deque()
 
 
 _open = _Open()
@@ -108,9 +109,8 @@ def enter(hooks: Any) -> None:
         priors.extend(map(_A._saved_tensors_hooks_set_tracing, (False,)))  # at once, whatever handlers of signals raise
         _A._push_saved_tensors_default_hooks(hooks.pack, hooks.unpack)
     except BaseException:
-        for prior in priors[n:]:
-            _A._saved_tensors_hooks_set_tracing(prior)
-        del priors[n:]
+        if len(priors) > n:
+            _A._saved_tensors_hooks_set_tracing(priors.pop())
         raise
 
 
