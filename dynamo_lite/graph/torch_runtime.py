@@ -6,13 +6,14 @@ Invariant: `null_runtime` has the same functions.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -64,31 +65,19 @@ modes_back = modes.back
 _hook = torch._C._dynamo.eval_frame
 
 
-class modes_aside:
-    """While the block runs, the analysis sees no function modes of the program, and hooks of saved tensors no fake ones. Neither a signal
-    handler that raises nor a lack of memory leaves the thread without them: the change and its note are one call, which needs no memory in
-    between, and what undoes it needs none."""
-
-    __slots__ = ("modes", "priors")
-
-    def __init__(self) -> None:
-        self.priors: deque[bool] = deque(maxlen=1)
-        self.modes = modes.aside()
-
-    def __enter__(self) -> None:
-        try:
-            self.priors.extend(map(_hide_hooks, (True,)))
-            self.modes.__enter__()
-        except BaseException:
-            if self.priors:
-                _hide_hooks(self.priors[0])
-            raise
-
-    def __exit__(self, *exc_info: Any) -> None:
-        try:
-            self.modes.__exit__(*exc_info)
-        finally:
-            _hide_hooks(self.priors[0])
+@contextlib.contextmanager
+def modes_aside() -> Iterator[None]:
+    """Have the analysis see no function modes of the program, and hooks of saved tensors no fake ones. The change and its note are one
+    call, which needs no memory in between, and what undoes it needs none: neither a signal handler that raises nor a lack of memory
+    leaves the thread without them."""
+    priors: deque[bool] = deque(maxlen=1)
+    try:
+        priors.extend(map(_hide_hooks, (True,)))
+        with modes.aside():
+            yield
+    finally:
+        if priors:
+            _hide_hooks(priors[0])
 
 
 _hide_hooks = torch._C._autograd._saved_tensors_hooks_set_tracing
