@@ -14,7 +14,6 @@ import argparse
 import json
 import math
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
+
+from .training import processor_seconds
 
 Record = dict[str, Any]
 SIDES = ("whole", "auto", "torch.compile")
@@ -142,11 +143,6 @@ def unet(width: int = 32, levels: int = 3, blocks: int = 2) -> Any:
             return self.leave(x)
 
     return UNet()
-
-
-def processor_seconds() -> float:
-    """Of this process and of those that it has waited for."""
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def made(name: str, training: bool) -> tuple[Any, Callable[[Callable[..., Any]], Any]]:

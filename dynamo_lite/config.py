@@ -238,7 +238,8 @@ def _canonical(name: str) -> str:
 
 
 def _parse(text: str, types: tuple[type, ...]) -> Any:
-    """The value of an environment variable for a key of these types. Raises ValueError if it is malformed."""
+    """The value of an environment variable for a key of these types; a text where it is of none of them. Raises ValueError for what
+    should be a bool."""
     lowered = text.strip().lower()
     if type(None) in types and lowered in ("none", "auto"):
         return None
@@ -249,12 +250,10 @@ def _parse(text: str, types: tuple[type, ...]) -> Any:
             return False
         if str not in types:
             raise ValueError(f"expected 0 or 1, got {text!r}")
-    if int not in types:
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"expected {_described(types)}, got {text!r}") from None
+    if int in types:
+        with contextlib.suppress(ValueError):
+            return int(text)
+    return text
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """Branches on tensor data whose sides change what existed before: tensors in place, objects, lists, dictionaries, closures, globals."""
 
+import functools
+
 import pytest
 import torch
 
 import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.testing import CompileCounterWithBackend, differences
+from dynamo_lite.testing import differences
+from tests.helpers import graph_counts
 
 COUNTER = 0
 
@@ -262,19 +265,7 @@ def outcomes(fn):
     return found
 
 
-def graphs_of(fn, backend, **options):
-    """Compare with eager execution; how many graphs were compiled."""
-    dynamo_lite.reset()
-    counter = CompileCounterWithBackend(backend)
-    compiled = dynamo_lite.compile(fn, backend=counter, **options)
-    assert not list(differences(outcomes(fn), outcomes(compiled), tol=1e-6))
-    return counter.frame_count
-
-
-@pytest.fixture(autouse=True)
-def numbers_in_graphs():
-    with config.patch(capture_scalar_outputs=None):
-        yield
+graphs_of = functools.partial(graph_counts.graphs_of, outcomes)
 
 
 @pytest.mark.parametrize("fn", WHOLE)

@@ -267,12 +267,6 @@ def check(fn, grad, backend="eager", **options):
     return counter.frame_count
 
 
-@pytest.fixture(autouse=True)
-def numbers_in_graphs():
-    with config.patch(capture_scalar_outputs=None):
-        yield
-
-
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("name", WHOLE)
 def test_whole(name, grad):

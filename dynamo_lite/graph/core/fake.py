@@ -116,7 +116,7 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), 
     place = _DIMENSIONS.get(func)
     if place is not None:
         args = _from_the_front(args, place)
-    return _as_declared(self, func, args, kwargs, _follow_rule(self, func, classes, args, kwargs or {}))
+    return _by_rule(self, func, classes, args, kwargs)
 
 
 _DIMENSIONS = {torch.ops.aten.unique_dim.default: 1, torch.ops.aten.unique_consecutive.default: 3}
@@ -132,7 +132,7 @@ def _from_the_front(args: Any, place: int) -> Any:
 
 def _plain_dispatch(self: FakeTensorMode, func: Any, classes: object, args: object = (), kwargs: object = None) -> Any:
     _note(self, func, args, kwargs)
-    return _as_declared(self, func, args, kwargs, _follow_rule(self, func, classes, args, kwargs or {}))
+    return _by_rule(self, func, classes, args, kwargs)
 
 
 def _follow_rule(self: FakeTensorMode, func: Any, classes: object, args: Any, kwargs: Any) -> Any:
@@ -152,7 +152,9 @@ def _is_composite(func: OpOverload) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
 
 
-def _as_declared(mode: FakeTensorMode, func: Any, args: object, kwargs: object, result: Any) -> Any:
+def _by_rule(mode: FakeTensorMode, func: Any, classes: object, args: object, kwargs: object) -> Any:
+    """What the operator returns: by torch's rule, and as it is declared."""
+    result = _follow_rule(mode, func, classes, args, kwargs or {})
     if not is_foreign(func):
         return result
     result, is_other = as_declared(mode, func, args, kwargs, result)
