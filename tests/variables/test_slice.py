@@ -58,6 +58,9 @@ def test_slices():
         s.indices("a")
         slice(1, 2, 0).indices(5)
         slice("a").indices(5)
+        slice(None, "a", 0).indices(5)
+        [1, 2][:(1, 2):0]
+        "ab"["a"::0]
         [0, 1, 2, 3, 4][s], "abcdef"[s], (0, 1, 2)[s], range(10)[s], [0, 1, 2][slice(None, None, -1)]
         s < slice(2, 3)
         s, [s], slice([], {}), type(s), isinstance(s, slice)
@@ -81,6 +84,22 @@ class TestIndices:
                 [1][Bad()]
             except TypeError as error:
                 return str(error)
+
+        same(program)
+
+    def test_the_step_is_asked_first(self):
+        class Noted:
+            def __init__(self, value, asked):
+                self.value, self.asked = value, asked
+
+            def __index__(self):
+                self.asked.append(self.value)
+                return self.value
+
+        def program():
+            asked = []
+            parts = [Noted(i, asked) for i in (1, 5, 2)]
+            return [1, 2, 3, 4][parts[0] : parts[1] : parts[2]], slice(*parts).indices(4), asked
 
         same(program)
 

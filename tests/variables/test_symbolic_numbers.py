@@ -181,7 +181,7 @@ def test_numbers_that_vary_where_they_are_wrong(expression, arguments):
 OPERATIONS = """
 a + b; a - b; a * b; a / b; a // b; a % b; divmod(a, b); a ** b; pow(a, b, 7); a << b; a >> b; a & b; a | b; a @ b; a < b; -a; ~a; +a
 abs(a); a.__mod__(b); a.__divmod__(b); b.__rdivmod__(a); min(a, b); round(a, b); range(a, b); [1, 2][a]
-operator.floordiv(a, b); int(a); hash(a)
+operator.floordiv(a, b); operator.ixor(a, b); operator.ilshift(a, b); operator.isub(a, b); operator.imatmul(a, b); int(a); hash(a)
 """
 VARYING = {
     "int": "k + 3",

@@ -69,18 +69,12 @@ class SliceVariable(NativeVariable):
         return slice(*[part.as_proxy() for part in self.children()])
 
     def host_slice(self, tx: Frame) -> slice:
-        """The slice with int or None parts (`PySlice_Unpack`)."""
-        parts = []
-        for part in self.children():
-            if is_none(part):
-                parts.append(None)
-            elif part.nb_index is None:
-                tx.raises(TypeError, "slice indices must be integers or None or have an __index__ method")
-            else:
-                parts.append(host_index(tx, part))
-        if parts[2] == 0:
+        """The slice with int or None parts (`PySlice_Unpack`: the step comes first)."""
+        step = slice_index(tx, self.step)
+        if step == 0:
             tx.raises(ValueError, "slice step cannot be zero")
-        return slice(*parts)
+        start = slice_index(tx, self.start)
+        return slice(start, slice_index(tx, self.stop), step)
 
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, SliceVariable):
@@ -94,6 +88,15 @@ class SliceVariable(NativeVariable):
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(f"slice{TupleVariable(self.children()).tp_repr(tx).value}")
+
+
+def slice_index(tx: Frame, part: VariableTracker) -> int | None:
+    """A part of a slice as an int or None (`_PyEval_SliceIndex`)."""
+    if is_none(part):
+        return None
+    if part.nb_index is None:
+        tx.raises(TypeError, "slice indices must be integers or None or have an __index__ method")
+    return host_index(tx, part)
 
 
 @builds(slice)

@@ -261,18 +261,20 @@ def _bitwise(
 ) -> VariableTracker:
     """`&`, `|` or `^` of ints. The algebra knows nothing of them, not even that such a number is not above itself (torch 2.13 has
     `(s ^ 0) > (s ^ 0)` for true). The low bits of a number are a remainder; other results are constants."""
+    if any(vt.python_type() is float for vt in trackers):
+        return NOT_IMPLEMENTED
     for vt, mask in zip(trackers, operands[::-1], strict=True):
         if function is operator.and_ and type(mask) is int and mask >= 0 and not mask & mask + 1:
             return apply_number_function(tx, operator.mod, vt, ConstantVariable(mask + 1))
         if mask == (-1 if function is operator.and_ else 0) and type(mask) is int:
             return apply_number_function(tx, operator.pos, vt)
-    return fold(tx, function, [specialized(vt) for vt in trackers], {})
+    return with_present_numbers(tx, function, trackers)
 
 
 def _with_complex(tx: Frame, function: Callable[..., Any], trackers: tuple[VariableTracker, ...]) -> VariableTracker:
     """A function of numbers that vary and complex constants: a constant."""
     if all(isinstance(vt, SymNodeVariable) or _is_complex(vt) for vt in trackers):
-        return fold(tx, function, [specialized(vt) for vt in trackers], {})
+        return with_present_numbers(tx, function, trackers)
     return NOT_IMPLEMENTED
 
 
