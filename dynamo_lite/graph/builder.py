@@ -38,6 +38,7 @@ from .inputs.fake_inputs import SLUG as FAKE_INPUTS
 from .inputs.outside import OutsideValues
 from .operator_calls import OperatorCalls
 from .passes import effects_of
+from .shapes.captured_calls import answer_by_rules
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -76,6 +77,7 @@ class GraphBuilder:
         self.graph = TraceGraph()
         self._create = NodeFactory(self.graph)
         self.propagator = Propagator()
+        answer_by_rules(self.propagator.mode)
         self.propagator.mode.create_symbolic_nested_int = NewNestedInts(self)
         self.inputs: list[GraphInput] = []
         self.outputs: list[Node] = []

@@ -85,6 +85,7 @@ if find_spec("torch") is not None:
         foreach,
         functions,
         graph_args,
+        late_models,
         nested_int,
         nn_module,
         numpy_indexing,

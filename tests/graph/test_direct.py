@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 
 import dynamo_lite
+from dynamo_lite.graph.core.fake import MEMO
 from dynamo_lite.graph.shapes.captured_calls import CALLS
-from dynamo_lite.record import log
+from dynamo_lite.record import STATS, log
 from dynamo_lite.testing import differences
 
 
@@ -32,9 +33,10 @@ def at_other_sizes(value):
     return [[number(n) for n in numbers] for numbers in (value.shape, value.stride(), [value.storage_offset()])]
 
 
-def metadata(fn, *args):
+def metadata(fn, *args, dynamic=True):
     """Sizes, strides and types of what the graph holds, as the trace knows them, and the guards on sizes."""
     dynamo_lite.reset()
+    MEMO.clear()
     found = []
 
     def backend(gm, example_inputs):
@@ -44,7 +46,7 @@ def metadata(fn, *args):
                 found.append((at_other_sizes(value), value.dtype, value.requires_grad))
         return gm.forward
 
-    result = dynamo_lite.compile(fn, backend=backend, fullgraph=True, dynamic=True)(*args)
+    result = dynamo_lite.compile(fn, backend=backend, fullgraph=True, dynamic=dynamic)(*args)
     assert not list(differences(fn(*args), result))
     return found, [str(number) for number in log.snapshot()[-1].guards.guards().sizes]
 
@@ -250,6 +252,23 @@ def test_as_torch_says(name, monkeypatch):
     if "convolution" not in name:  # there torch asks whether sizes are large, or 1, to choose an algorithm
         assert rule_guards == their_guards
         assert guards == their_guards
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_constant_sizes_as_torch_says(name, monkeypatch):
+    fn, args = CASES[name]
+    by_rules = metadata(fn, *args, dynamic=False)
+    monkeypatch.setattr("dynamo_lite.graph.builder.answer_by_rules", lambda mode: None)
+    assert by_rules == metadata(fn, *args, dynamic=False)
+
+
+def test_what_the_rules_know_is_not_asked_of_fake_tensors():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.ReLU(), torch.nn.LayerNorm(4))
+    dynamo_lite.reset()
+    MEMO.clear()
+    asked = STATS.fake_calls
+    dynamo_lite.compile(model, backend="eager", fullgraph=True)(image(3, 6))
+    assert STATS.fake_calls == asked
 
 
 @pytest.mark.parametrize(

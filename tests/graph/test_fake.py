@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.core import fake
 from dynamo_lite.graph.core.meta import intern, meta_of_fake, meta_of_input
@@ -44,8 +45,8 @@ def test_fake_of_a_meta_has_that_meta():
 def test_second_call_is_remembered():
     tr = StubTrace()
     a, b = tr.input(x()), tr.input(x() * 2)
-    first = tr.call(F.relu, a)
-    second = tr.call(F.relu, b)
+    first = tr.call(F.softplus, a)
+    second = tr.call(F.softplus, b)
     assert (STATS.fake_calls, STATS.memo_hits) == (1, 1)
     assert first.proxy.meta is second.proxy.meta
     assert second.proxy.fake is None
@@ -141,6 +142,23 @@ def test_capture_does_not_import_torchs_compiler():
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
 
 
+def test_what_a_first_capture_imports():
+    """No part of a package that neither the program nor the graph needs: they take longer than the capture itself."""
+    program = """
+        import sys
+        import torch
+        import dynamo_lite
+        before = set(sys.modules)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+        dynamo_lite.compile(model, backend="eager", fullgraph=True)(torch.randn(2, 4))
+        late = ("sympy", "mpmath", "torch._refs", "torch._decomp", "torch.distributed.tensor", "torch.onnx", "torch.fx.experimental",
+                "torch._dynamo", "torch._inductor", "torch._functorch", "numpy.fft")
+        found = [name for name in set(sys.modules) - before if name.startswith(late)]
+        assert not found, found
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
 def test_stand_in_gives_way_to_the_real_package():
     program = """
         import torch
@@ -156,3 +174,14 @@ def test_stand_in_gives_way_to_the_real_package():
         assert f() == 3 and torch.compile(lambda x: x + f(), backend="eager")(torch.ones(1)) == 4
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_operators_made_of_others_in_inference_mode(dynamic):
+    """They run as in eager execution there, and ask the fake tensors for their device."""
+    model = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Softmax(-1), torch.nn.Conv1d(4, 2, 1))
+    fake.MEMO.clear()
+    compiled = dynamo_lite.compile(model, backend="eager", fullgraph=True, dynamic=dynamic)
+    x = torch.randn(4, 6)
+    with torch.inference_mode():
+        assert torch.equal(compiled(x), model(x))

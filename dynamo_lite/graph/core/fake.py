@@ -79,8 +79,8 @@ class PropagationMode(FakeTensorMode):
         self.shape_env = shape_env
         self.symbolic_metas: Any = None  # `SymbolicMetas`, once there are symbols
         self.aten_rules: Any = None  # `shapes.rule_table.ATEN_RULES`,
-        self.direct_outcome: Any = None  # `shapes.captured_calls.outcome` and
-        self.size_algebra: Any = None  # `SizeAlgebra`, once there are symbols
+        self.direct_outcome: Any = None  # `shapes.captured_calls.outcome`, and its
+        self.size_algebra: Any = None  # `SizeAlgebra`
         self.items_read = 0  # how often an operator has asked for the data of a tensor
         self.is_random = False  # whether an operator has drawn random numbers
         self.misled: str | None = None  # why compilers, which go by the rules for fake tensors, would be wrong
@@ -149,7 +149,10 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 @functools.cache
 def _is_composite(func: OpOverload) -> bool:
-    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
+    name = (
+        func.name()
+    )  # `prim.device` and its like, which C++ asks of a fake tensor, are no operators of the dispatcher
+    return torch._C._dispatch_has_kernel(name) and torch._C._dispatch_has_kernel_for_dispatch_key(name, _COMPOSITE)
 
 
 def _by_rule(mode: FakeTensorMode, func: Any, classes: object, args: object, kwargs: object) -> Any:
@@ -339,9 +342,9 @@ class Propagator:
     def _direct(
         self, op: str, target: object, args: object, kwargs: object, tensors: list[TensorValue], values: dict[Node, Any]
     ) -> Propagation | None:
-        """The outcome of a call that follows from sizes alone, if some of them are symbolic; else None."""
+        """The outcome of a call that follows from the metadata of its arguments by a shape rule; else None."""
         find = self.mode.direct_outcome
-        if find is None or not any(t.meta.live for t in tensors):
+        if find is None:
             return None
         try:
             with without_compiler:

@@ -13,17 +13,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from dynamo_lite.graph.core.meta import intern
 from dynamo_lite.graph.core.values import Propagation, SameResult, SymValue, TensorResult, TensorValue
 
 from . import operator_rules, view_rules  # noqa: F401  (they fill the table)
 from .meta_tensor import MetaTensor
 from .rule_table import CALLS, Written
-from .size_algebra import NoRule
+from .size_algebra import NoRule, SizeAlgebra
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.core.fake import FakeTensorMode
 
 _C = torch._C
+
+
+def answer_by_rules(mode: FakeTensorMode) -> None:
+    """Let the rules answer the calls of a trace, which has no symbols yet, before a fake tensor is made."""
+    mode.direct_outcome = outcome
+    mode.size_algebra = SizeAlgebra()
 
 
 def outcome(
@@ -61,6 +68,9 @@ def outcome(
         if base is not None:
             return None  # there, views of leaves require gradients all the same
         requires_grad = False
+    if mode.symbolic_metas is None:
+        key = (result.shape, result.strides, result.offset, result.dtype, result.device)
+        return Propagation(TensorResult(intern(*key, requires_grad, not requires_grad), base))
     meta = mode.symbolic_metas.of_meta_tensor(result, requires_grad, not requires_grad)
     return Propagation(TensorResult(meta, base))
 
@@ -105,7 +115,7 @@ class _Call:
         i = self.tensors.index(value)
         made, meta = self.meta_tensors[i], value.meta
         if made is None:
-            if meta.device.type != "cpu":
+            if meta.device.type != "cpu" or (value.fake is not None and value.fake.constant is not None):
                 raise NoRule
             made = MetaTensor(meta.shape, meta.stride, meta.offset, meta.dtype, meta.device)
             if meta.live:

@@ -68,16 +68,19 @@ Operand: TypeAlias = "MetaTensor | FakeTensor"
 """A tensor as rules take it: a meta tensor of a captured call, a fake tensor of an ATen operator."""
 
 
-def is_symbolic(*tensors: Any) -> bool:
-    """Whether sizes of one of the tensors are symbolic. All have to be plain, unknown and on the CPU."""
+def is_known(*tensors: Any) -> bool:
+    """Whether the rules answer for tensors: meta tensors, and fake ones of which some have symbolic sizes. All have to be plain, without
+    known data and on the CPU."""
     found = False
     for t in tensors:
-        if type(t) is FakeTensor:
-            if t.constant is not None or t.fake_device.type != "cpu" or t.layout is not torch.strided:
-                return False
-            if t.is_conj() or t.is_neg() or t.is_quantized:
-                return False
-        elif type(t) is not MetaTensor:
+        if type(t) is MetaTensor:
+            found = True
+            continue
+        if type(t) is not FakeTensor:
+            return False
+        if t.constant is not None or t.fake_device.type != "cpu" or t.layout is not torch.strided:
+            return False
+        if t.is_conj() or t.is_neg() or t.is_quantized:
             return False
         found = found or t._has_symbolic_sizes_strides
     return found

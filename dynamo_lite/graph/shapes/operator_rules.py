@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .meta_tensor import MetaTensor, Operand, Size, is_symbolic
+from .meta_tensor import MetaTensor, Operand, Size, is_known
 from .rule_table import Written, shape_rule
 from .size_algebra import CHANNELS_LAST, CONTIGUOUS, MemoryLayout, SizeAlgebra, require
 
@@ -42,7 +42,7 @@ def _functions(names: str, *modules: object) -> list[object]:
 
 def _dense(algebra: SizeAlgebra, x: Operand) -> MemoryLayout:
     """The layout of a tensor with symbolic sizes that has neither gaps nor elements which share memory."""
-    require(is_symbolic(x))
+    require(is_known(x))
     layout = algebra.layout(x)
     require(layout.kind is not None)
     return layout
@@ -56,7 +56,7 @@ def _dense(algebra: SizeAlgebra, x: Operand) -> MemoryLayout:
 )
 def unary(algebra: SizeAlgebra, input: Operand, inplace: bool = False) -> Operand | Written:
     """A function of each element that keeps the data type."""
-    require(is_symbolic(input) and input.dtype in FLOATS)
+    require(is_known(input) and input.dtype in FLOATS)
     layout = _dense(algebra, input)
     return Written(input) if inplace else algebra.new_alike(input, layout)
 
@@ -109,7 +109,7 @@ def _paired(algebra: SizeAlgebra, x: Operand, y: Any, dtype: torch.dtype) -> Ope
     """The result of a function of pairs of elements, or of elements and a number."""
     if type(y) in NUMBERS:
         return algebra.new_alike(x, _dense(algebra, x), dtype)
-    require(is_symbolic(x, y) and x.dtype == y.dtype)
+    require(is_known(x, y) and x.dtype == y.dtype)
     one, two = algebra.layout(x), algebra.layout(y)
     require(one.kind is not None and two.kind is not None)
     if one.shape == two.shape and one.strides == two.strides:
@@ -131,7 +131,7 @@ def _paired(algebra: SizeAlgebra, x: Operand, y: Any, dtype: torch.dtype) -> Ope
 def _arithmetic_in_place(algebra: SizeAlgebra, input: Operand, other: Any) -> Operand | Written:
     if type(other) in NUMBERS:
         return unary(algebra, input, True)
-    require(is_symbolic(input, other) and input.dtype == other.dtype and input.dtype in FLOATS)
+    require(is_known(input, other) and input.dtype == other.dtype and input.dtype in FLOATS)
     one, two = algebra.layout(input), algebra.layout(other)
     require(one.kind is not None and algebra.expressions(_broadcast(one, two)) == one.shape)
     return Written(input)
@@ -193,7 +193,7 @@ def _dropout(
 
 
 def _require_factors(*tensors: Operand) -> None:
-    require(is_symbolic(*tensors))
+    require(is_known(*tensors))
     require(len({t.dtype for t in tensors}) == 1 and tensors[0].dtype in FLOATS)
 
 
@@ -342,7 +342,7 @@ def _is_as_made(weight: Operand) -> bool:
 
 
 def _contiguous_floats(algebra: SizeAlgebra, x: Operand) -> MemoryLayout:
-    require(is_symbolic(x) and x.dtype in FLOATS)
+    require(is_known(x) and x.dtype in FLOATS)
     layout = algebra.layout(x)
     require(layout.kind == CONTIGUOUS)
     return layout
@@ -416,7 +416,7 @@ def _max_pool_with_indices(
 def _where(algebra: SizeAlgebra, condition: Operand, input: Operand, other: Operand) -> Operand:
     """`where`, if two of the three tensors have all sizes."""
     tensors = (condition, input, other)
-    require(is_symbolic(*tensors) and condition.dtype is torch.bool and input.dtype is other.dtype)
+    require(is_known(*tensors) and condition.dtype is torch.bool and input.dtype is other.dtype)
     layouts = [algebra.layout(t) for t in tensors]
     require(all(layout.kind == CONTIGUOUS for layout in layouts))
     whole = max(layouts, key=lambda layout: len(layout.sizes))
@@ -435,7 +435,7 @@ def _embedding(algebra: SizeAlgebra, input: Operand, weight: Operand, padding_id
     """The rows of a table."""
     if padding_idx is not None:
         require(not weight._has_symbolic_sizes_strides and -weight.shape[0] <= padding_idx < weight.shape[0])
-    require(is_symbolic(weight, input) and weight.dim() == 2 and input.dtype in INTS)
+    require(is_known(weight, input) and weight.dim() == 2 and input.dtype in INTS)
     algebra.require_known((*input.shape, *weight.shape))
     return algebra.new_contiguous(weight, (*input.shape, weight.shape[1]))
 
@@ -457,7 +457,7 @@ def _embedding_bag(algebra: SizeAlgebra, input: Operand, weight: Operand, mode: 
 
 def _alike(algebra: SizeAlgebra, tensors: Sequence[Operand], dim: object) -> list[MemoryLayout]:
     """The layouts of tensors to be put together, which are contiguous, of one data type and of equally many dimensions."""
-    require(type(dim) is int and tensors and is_symbolic(*tensors))
+    require(type(dim) is int and tensors and is_known(*tensors))
     layouts = [algebra.layout(t) for t in tensors]
     require(all(layout.kind == CONTIGUOUS for layout in layouts))
     require(len({t.dtype for t in tensors}) == len({t.dim() for t in tensors}) == 1)

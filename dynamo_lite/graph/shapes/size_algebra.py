@@ -48,11 +48,21 @@ def require(condition: object) -> None:
         raise NoRule
 
 
-class SizeAlgebra:
-    """Computes with the sizes of one trace. `env` is its `ShapeEnv`, `maximum` torch's class of maxima (sympy is not imported here)."""
+class Integers:
+    """The `ShapeEnv` of a trace without symbols."""
 
-    def __init__(self, env: Env, maximum: type[Max]) -> None:
-        self.env = env
+    @staticmethod
+    def exceeds(number: int, n: int) -> bool:
+        """As `Env.exceeds`."""
+        return number > n
+
+
+class SizeAlgebra:
+    """Computes with the sizes of one trace. `env` is its `ShapeEnv`, `maximum` torch's class of maxima (sympy is not imported here); None
+    as long as all sizes are ints."""
+
+    def __init__(self, env: Env | None = None, maximum: type[Max] | None = None) -> None:
+        self.env: Any = Integers if env is None else env
         self.maximum = maximum
         self.positive: set[Any] = set()  # expressions that are 1 or more
         self._unsettled: dict[Any, int] = {}  # expressions not known to be, with the number of guards at that time
@@ -138,7 +148,9 @@ class SizeAlgebra:
         count = self._windows.get(key)
         if count is None:
             room = size + 2 * pad
-            if 2 * pad < reach - 1 or not self.is_positive(key[0]):
+            if type(room) is int:
+                require(room >= reach)
+            elif 2 * pad < reach - 1 or not self.is_positive(key[0]):
                 torch._check(room >= reach)
             count = self._windows[key] = (room - reach) // step + 1
             if type(count) is not int:

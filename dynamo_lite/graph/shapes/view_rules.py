@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .meta_tensor import Operand, Size, is_symbolic
+from .meta_tensor import Operand, Size, is_known
 from .rule_table import shape_rule
 from .size_algebra import NoRule, SizeAlgebra, require
 
@@ -51,7 +51,7 @@ def _view_of_sizes(algebra: SizeAlgebra, x: Operand, sizes: Sequence[Size]) -> O
 
 def _sizes(algebra: SizeAlgebra, x: Operand, sizes: Sequence[Size]) -> list[Size]:
     """The sizes asked for with the one that is left open, if they make as many elements as a tensor has, and that has some."""
-    require(is_symbolic(x))
+    require(is_known(x))
     shape, wanted = algebra.layout(x).shape, algebra.require_known(sizes)
     require(algebra.is_filled(x))
     open_ = [i for i, n in enumerate(wanted) if n == -1]
@@ -74,7 +74,7 @@ def _sizes(algebra: SizeAlgebra, x: Operand, sizes: Sequence[Size]) -> list[Size
 @shape_rule("permute", torch.permute, aten=[aten.permute.default])
 def _permute(algebra: SizeAlgebra, input: Operand, *dims: Any) -> Operand:
     numbers = _one_sequence(dims)
-    require(is_symbolic(input) and len(numbers) == input.dim() and all(type(d) is int for d in numbers))
+    require(is_known(input) and len(numbers) == input.dim() and all(type(d) is int for d in numbers))
     require(sorted(d % input.dim() for d in numbers) == list(range(input.dim())))
     sizes, strides = input.shape, input.stride()
     return algebra.view(input, [sizes[d] for d in numbers], [strides[d] for d in numbers])
@@ -102,7 +102,7 @@ def _t(algebra: SizeAlgebra, input: Operand) -> Operand:
 
 @shape_rule("unsqueeze", torch.unsqueeze, aten=[aten.unsqueeze.default])
 def _unsqueeze(algebra: SizeAlgebra, input: Operand, dim: int) -> Operand:
-    require(is_symbolic(input))
+    require(is_known(input))
     algebra.layout(input)
     sizes, strides = list(input.shape), list(input.stride())
     _insert(algebra, sizes, strides, _dim(dim, len(sizes) + 1))
@@ -121,7 +121,7 @@ def _insert(algebra: SizeAlgebra, sizes: list[Size], strides: list[Size], dim: i
 @shape_rule("squeeze", torch.squeeze)
 def _squeeze(algebra: SizeAlgebra, input: Operand, dim: int) -> Operand:
     """`squeeze` of a dimension that is 1, or known to be none."""
-    require(is_symbolic(input))
+    require(is_known(input))
     sizes, strides = list(input.shape), list(input.stride())
     dim = _dim(dim, len(sizes))
     require(type(sizes[dim]) is int or sizes[dim] != 1)
@@ -143,7 +143,7 @@ def _flatten(algebra: SizeAlgebra, input: Operand, start_dim: int = 0, end_dim: 
 @shape_rule("contiguous")
 def _contiguous(algebra: SizeAlgebra, input: Operand) -> Operand:
     """The tensor itself, or a copy if it is seen not to be contiguous."""
-    require(is_symbolic(input))
+    require(is_known(input))
     layout = algebra.layout(input)
     known = algebra.is_contiguous(layout)
     require(known is not None)
@@ -172,7 +172,7 @@ def _slice(
 def _subscript(algebra: SizeAlgebra, input: Operand, key: object) -> Operand:
     """`input[key]` for a key of numbers, slices between numbers, None and `...`."""
     items: list[Any] = list(key) if type(key) is tuple else [key]
-    require(is_symbolic(input) and all(type(i) in _KEYS for i in items))
+    require(is_known(input) and all(type(i) in _KEYS for i in items))
     algebra.layout(input)
     taken = sum([type(i) in (int, slice) for i in items])
     require(items.count(...) <= 1 and taken <= input.dim())

@@ -403,7 +403,7 @@ for _function in _existing("compiler.is_compiling compiler.is_dynamo_compiling _
 _always(
     FALSE,
     "fx._symbolic_trace.is_fx_tracing fx._symbolic_trace.is_fx_symbolic_tracing jit.is_scripting _jit_internal.is_scripting"
-    " jit.is_tracing jit._trace.is_tracing _C._is_tracing compiler.is_exporting onnx.is_in_onnx_export",
+    " jit.is_tracing jit._trace.is_tracing _C._is_tracing compiler.is_exporting",
 )
 _always(NONE, "_C._get_tracing_state _C._log_api_usage_once _C._log_api_usage_metadata _logging.warning_once")
 

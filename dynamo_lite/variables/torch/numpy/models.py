@@ -11,7 +11,7 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -402,12 +402,12 @@ def _function_handler(real: object) -> Any:
     return lambda tx, *args, **kwargs: call_function(tx, real, list(args), kwargs)
 
 
-def _plain_functions() -> Iterator[Any]:
-    """The functions of numpy that are not ufuncs and do not dispatch on their arguments."""
-    for module in (numpy, numpy.linalg, numpy.fft):
+def model_functions(*modules: types.ModuleType) -> None:
+    """Model the functions of parts of numpy that are not ufuncs and do not dispatch on their arguments."""
+    for module in modules:
         for function in vars(module).values():
             if isinstance(function, types.BuiltinFunctionType | types.FunctionType):
-                yield function
+                HANDLERS.setdefault(function, _function_handler(function))
 
 
 # Functions that read or write files or settings, call functions of the program, or consume iterators.
@@ -438,7 +438,6 @@ if numpy is not None:
     HANDLERS[numpy.ndarray.view] = array_view
     for _raw, _name in scalarmath.METHODS.items():
         HANDLERS[_raw] = _scalar_method_handler(_name, _raw)
-    for _real in _plain_functions():
-        HANDLERS.setdefault(_real, _function_handler(_real))
+    model_functions(numpy, numpy.linalg)
     builtin(torch.from_numpy)(from_numpy)
     HANDLERS[torch.Tensor.numpy] = tensor_numpy

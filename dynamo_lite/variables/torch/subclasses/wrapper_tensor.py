@@ -8,9 +8,7 @@ Mirrors `torch/utils/_python_dispatch.py` and `torch/_subclasses/meta_utils.py`.
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -141,22 +139,6 @@ def make_tensor(value: TensorValue) -> TensorVariable:
 
 
 MODELS.tensor = make_tensor
-
-_LATE = {
-    "torch.distributed.distributed_c10d": "..distributed.collectives",
-    "torch.distributed.tensor": ".dtensor",
-    "torch.fx.experimental.symbolic_shapes": "..symbolic_shapes",
-}
-"""What the program has to have loaded → our module about it."""
-
-
-def load_late() -> None:
-    """Called when a trace begins."""
-    for name in [name for name in _LATE if name in sys.modules]:
-        import_module(_LATE.pop(name), __package__)
-
-
-MODELS.load_late = load_late
 
 
 def _has_fake_parts(value: torch.Tensor) -> bool:
