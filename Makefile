@@ -91,7 +91,9 @@ format: .venv/.ready
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+# Compiled first: the tests start some hundred processes, and Python may be told to write no bytecode (PYTHONDONTWRITEBYTECODE).
 test: lint
+	.venv/bin/python -m compileall -q dynamo_lite
 	.venv/bin/python -m pytest -m "not sweep" $(WORKERS) $(PYTEST_ARGS)
 
 sweeps: .venv/.ready
