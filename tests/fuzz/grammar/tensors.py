@@ -95,11 +95,18 @@ class Tensors(Chooser):
         )
 
     def branch(self, s, t):
-        """A branch on data, in one of the ways that people write them."""
+        """A branch on data, or a loop that data end, in one of the ways that people write them."""
         condition = f"{t}.{self.pick(['sum() > 0', 'max() < 2', 'any()', 'mean() >= 0.5', '[0] > 1'])}"
         one, other = self.e_tensor(s, 1), self.e_tensor(s, 1)
         name = self.fresh("t")
-        form = self.choose(4)
+        self.pick([self.chosen, self.chosen, self.writing_sides, self.left_early, self.until_data_end])(
+            s, t, name, condition, one, other
+        )
+        s.add("tensor", name)
+
+    def chosen(self, s, t, name, condition, one, other):
+        """Sides that give values to names."""
+        form = self.choose(5)
         if form == 0:
             self.put(f"{name} = {one} if {condition} else {other}")
         elif form == 1:
@@ -109,11 +116,64 @@ class Tensors(Chooser):
         elif form == 2:
             self.put(f"if {condition}: {name} = {one}")
             self.put(f"else: {name} = {other}")
+        elif form == 3:
+            self.put(f"if {condition}: pair = [{one}, {other}]")
+            self.put(f"else: pair = [{other}, {t}]")
+            self.put(f"{name} = pair[0] * pair[1]")
         else:
             self.put(f"{name} = {t}")
             self.put(f"for _ in range({self.choose(3)}):")
             self.put(f"    {name} = {name} * 2 if {name}.sum() < 3 and {condition} else {name} - 1")
-        s.add("tensor", name)
+
+    def writing_sides(self, s, t, name, condition, one, other):
+        """Sides that change tensors and objects."""
+        self.put(f"{name} = {self.pick([t, t + '.clone()', t + ' * 1', t + '.view(3)'])}")
+        change = lambda value: self.pick([  # noqa: E731
+            f"{name}.{self.pick(IN_PLACE)}",
+            f"{name}[{self.pick(['0', '1:', ':'])}] {self.pick(['=', '+='])} 2",
+            f"{name} *= 2",
+            f"GL.append({value})",
+            f"l0.append({self.choose(3)})",
+            f"GD[{self.choose(3)}] = {value}",
+            f"MODULE.seen = {value}",
+            f"{t}.mark = {self.choose(3)}",
+            f"{name} = {value}",
+            "del l0[:1]",
+            "pass",
+        ])  # fmt: skip
+        for head in (f"if {condition}:", "else:")[: 1 + self.choose(2)]:
+            self.put(head)
+            for value in (one, other)[: 1 + self.choose(2)]:
+                self.put(f"    {change(value)}")
+
+    def left_early(self, s, t, name, condition, one, other):
+        """A function that returns from a side."""
+        function = self.fresh("f")
+        inside = condition.replace(t, "q", 1)
+        self.put(f"def {function}(q):")
+        self.put(f"    if {inside}: return {self.pick(['q * 2', 'q', one, '(q, 1)[0]'])}")
+        self.put(f"    {self.pick(['q = q + 1', 'pass', 'l0.append(2)'])}")
+        self.put(f"    return {self.pick(['q - 1', other])}")
+        self.put(f"{name} = {function}({t})")
+
+    def until_data_end(self, s, t, name, condition, one, other):
+        """A loop whose turns data count."""
+        self.put(f"{name}, n = {t}.detach().abs(), 0")
+        turn = self.pick(
+            [
+                f"{name} = {name} + 1",
+                f"{name} = {name} + 1; n += 1",
+                f"{name}, n = {name} + 0.5, n + 2",
+                f"{name}.add_(1)",
+            ]
+        )
+        if self.choose(2):
+            self.put(f"while {name}.sum() < 9: {turn}")
+        else:
+            self.put("while True:")
+            self.put(f"    {turn}")
+            self.put(f"    if {name}.sum() >= 9 or {name}.isnan().any(): break")
+        self.put(f"{name} = {name} + n")
 
     def s_tensor(self, s):
         t = self.variable(s, "tensor", "torch.ones(3)")
