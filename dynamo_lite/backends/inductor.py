@@ -24,6 +24,7 @@ from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler, r
 from .freezing import freeze
 from .pooling import count_windows_right
 from .regions import SEGMENTED, Segmented, compile_regions
+from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def inductor(
         def compile_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
             def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
-                inner = {"inner_compile": _or_as_it_is(gm)} if depends_on_data(fakes) else {}
-                return compile_fx(graph, fakes, config_patches=settings, **inner)
+                inner = _or_as_it_is(gm) if depends_on_data(fakes) else _in_regions(gm)
+                return compile_fx(graph, fakes, config_patches=settings, inner_compile=inner)
 
             return without_disable(call_with_fakes(compile_copy, gm, example_inputs))
 
@@ -95,6 +96,16 @@ def _or_as_it_is(captured: GraphModule) -> Callable[..., Any]:
             if GRAPH_RECORD in captured.meta:
                 captured.meta[GRAPH_RECORD].notes["backward pass not compiled"] = [str(error).partition("\n")[0]]
             return run_graph(unchanged, inputs)
+
+    return compile_one
+
+
+def _in_regions(captured: GraphModule) -> Callable[..., Any]:
+    """Inductor's compiler of one ATen graph, which compiles large equal regions once."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    def compile_one(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
+        return compile_aten_regions(graph, inputs, compile_fx_inner, captured, **settings)
 
     return compile_one
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.backends.aot import aot_eager
-from dynamo_lite.backends.regions import compile_regions
+from dynamo_lite.backends.aot import aot_eager, load_compiler
+from dynamo_lite.backends.regions import aten, compile_regions
 from dynamo_lite.backends.regions.chain import find_chain
 from dynamo_lite.backends.regions.repeats import Repeat, repeats
-from dynamo_lite.record import GRAPH_RECORD
+from dynamo_lite.record import GRAPH_RECORD, log
 from dynamo_lite.testing import same
 
 
@@ -268,3 +268,67 @@ def test_inductor(train):
             torch.testing.assert_close(found, expected)
     (record,) = [graph for function in dynamo_lite.record.log.snapshot() for graph in function.graphs]
     assert record.notes["regions"] == ["16 operators ×3"]
+
+
+class TestAtenGraphs:
+    """Training steps: the graph of AOTAutograd is cut, with an interpreter in the place of Inductor's compiler of one graph."""
+
+    @pytest.fixture(autouse=True)
+    def sizes(self, monkeypatch):
+        load_compiler("torch._inductor.compile_fx")
+        monkeypatch.setattr(aten, "SMALLEST", 20)
+        sizes = []
+
+        def interpret(gm, inputs, **settings):
+            sizes.append(len(gm.graph.nodes))
+            run = torch.fx.Interpreter(gm)
+
+            def call(values):
+                return run.run(*values)
+
+            call._boxed_call = True
+            return call
+
+        monkeypatch.setattr("torch._inductor.compile_fx.compile_fx_inner", interpret)
+        with torch._functorch.config.patch(enable_autograd_cache=False):
+            yield sizes
+
+    @staticmethod
+    def step(model, parts, touch=None):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step(batches):
+            optimizer.zero_grad()
+            total = torch.zeros(())
+            for x in batches[:parts]:
+                loss = model(x).square().mean()
+                loss.backward()
+                total += loss.detach()
+            optimizer.step()
+            return total, None if touch is None else touch(model)
+
+        return step
+
+    @pytest.mark.parametrize("touch", [None, lambda model: model[0].weight.t(), lambda model: model[0].weight.t() + 1])
+    @pytest.mark.parametrize("norm", [False, True])
+    def test_accumulated_gradients(self, sizes, touch, norm):
+        def make():
+            torch.manual_seed(0)
+            layers = [torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.BatchNorm1d(6) if norm else torch.nn.Tanh()]
+            return torch.nn.Sequential(*layers, torch.nn.Linear(6, 6), torch.nn.Tanh(), torch.nn.Linear(6, 3))
+
+        (mine, expected), batches = (make(), make()), torch.randn(3, 5, 6)
+        compiled = dynamo_lite.compile(self.step(mine, 3, touch), backend="inductor")
+        eager = self.step(expected, 3, touch)
+        for _ in range(4):
+            assert same(eager(batches), compiled(batches), tol=1e-5)
+        assert same(expected.state_dict(), mine.state_dict(), tol=1e-5)
+        (told,) = [graph.notes["regions"] for frame in log.snapshot() for graph in frame.graphs if graph.notes]
+        assert told[0][-2:] in ("×2", "×3") and len(sizes) < 7
+
+    def test_a_step_without_repeats_is_compiled_as_a_whole(self, sizes):
+        model = torch.nn.Linear(6, 3)
+        compiled = dynamo_lite.compile(self.step(model, 1), backend="inductor")
+        for _ in range(3):
+            compiled(torch.randn(1, 5, 6))
+        assert len(sizes) == 1

@@ -230,7 +230,33 @@ def one_list_or_two(x, o):
     return x * 2, a, b
 
 
+def captured_variable_deleted(x, o):
+    scale = 2
+    if x.sum() > 0:
+        del scale
+    o.seen.append(0)
+    try:
+        found = (lambda: scale)()
+    except NameError:
+        found = 3
+    return x * found
+
+
+def global_deleted(x, o):
+    global DELETED
+    DELETED = 2
+    if x.sum() > 0:
+        del DELETED
+    y = x + 1
+    try:
+        return y * DELETED
+    except NameError:
+        return y
+
+
 BREAKS = {
+    captured_variable_deleted: "a variable is bound on one side only",
+    global_deleted: "a variable is bound on one side only",
     one_list_or_two: "one list of a side where the other one has two",
     two_views: "two tensors of one memory",
     one_view_each: "another view of one memory",

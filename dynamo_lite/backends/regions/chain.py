@@ -41,32 +41,35 @@ def compile_regions(
     return compile_graph(gm, example_inputs) if chain is None else _compiled(gm, chain, example_inputs, compile_graph)
 
 
-def find_chain(gm: GraphModule, wanted: bool | str) -> Chain | None:
-    """The segments of a graph; None if it is to be compiled as a whole. `wanted` is True, False or "auto"."""
+def find_chain(
+    gm: GraphModule, wanted: bool | str, shortest: int = SHORTEST, told: GraphModule | None = None
+) -> Chain | None:
+    """The segments of a graph; None if it is to be compiled as a whole. `wanted` is True, False or "auto", `shortest` the number of nodes
+    that a region has at least; the record of `told`, or of the graph, is told of the regions."""
     nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     least = 1 if wanted is True else WORTH
-    if not wanted or len(nodes) < 2 * SHORTEST or len(nodes) < least:
+    if not wanted or len(nodes) < 2 * shortest or len(nodes) < least:
         return None
     from .segments import cut
 
-    regions = list(_regions(nodes, least))
+    regions = list(_regions(nodes, least, shortest))
     saved = sum(region.saved for region in regions)
     if saved < least:
         return None
     chain = cut(gm, nodes, regions)
     if chain is None or (wanted is not True and saved < FIXED * (len(chain.bodies) - 1) + WORTH):
         return None
-    _tell(gm, regions)
+    _tell(gm if told is None else told, regions)
     return chain
 
 
-def _regions(nodes: Sequence[Any], least: int) -> Iterator[RepeatedRegion]:
+def _regions(nodes: Sequence[Any], least: int, shortest: int) -> Iterator[RepeatedRegion]:
     from .labels import labels_of
     from .region import regions_at
     from .repeats import repeats
 
     labels = labels_of(nodes)
-    for repeat in repeats(labels, SHORTEST):
+    for repeat in repeats(labels, shortest):
         if repeat.saved < min(least, FIXED):
             return
         best = next(iter(regions_at(nodes, labels, repeat)), None)
@@ -96,6 +99,29 @@ def _compiled(gm: GraphModule, chain: Chain, example_inputs: list[Any], compile_
     return Segmented(parts, [tuple(step) for step in chain.steps], chain.results).runner()
 
 
+def compiled_chain(chain: Chain, calls: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:
+    """The callable on a list of the inputs; `calls`: those of the bodies."""
+    return _run_steps(calls, chain.steps, chain.results)
+
+
+def _run_steps(
+    calls: Sequence[Callable[[list[Any]], Any]], steps: Sequence[Any], results: Sequence[Any]
+) -> Callable[[list[Any]], Any]:
+    ready = [(calls[part], reads, dead) for part, reads, dead in steps]
+
+    def run(values: list[Any]) -> Any:
+        for call, reads, dead in ready:
+            given = [values[number] for number in reads]
+            for number in dead:
+                values[number] = None
+            values.extend(call(given))
+        found = tuple([values[r] if type(r) is int else r[0] for r in results])
+        values.clear()
+        return found
+
+    return run
+
+
 class Segmented:
     """The compiled segments of a graph. `steps`: (number of a segment, numbers of the values that it gets, numbers of those that die with
     it); `results`: the number of a value, or a constant in a list of one."""
@@ -105,19 +131,7 @@ class Segmented:
 
     def runner(self) -> Callable[..., Any]:
         """The callable on the flat inputs of the graph."""
-        calls = [BOXED.get(part) or boxed(part) for part in self.parts]
-        steps = [(calls[part], reads, dead) for part, reads, dead in self.steps]
-        results = self.results
-
-        def run(values: list[Any]) -> Any:
-            for call, reads, dead in steps:
-                given = [values[number] for number in reads]
-                for number in dead:
-                    values[number] = None
-                values.extend(call(given))
-            found = tuple([values[r] if type(r) is int else r[0] for r in results])
-            values.clear()
-            return found
+        run = _run_steps([BOXED.get(part) or boxed(part) for part in self.parts], self.steps, self.results)
 
         def call(*args: Any) -> Any:
             return run(list(args))

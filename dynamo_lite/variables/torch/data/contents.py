@@ -149,7 +149,7 @@ class Contents:
     ) -> dict[Any, Any]:
         for key in dict.fromkeys([*items[0], *items[1]]):
             for side in items:
-                if side.get(key) is None or side[key] is MISSING:
+                if key not in side or side[key] is MISSING:  # None is a name that was deleted
                     found = form.find(self.tx, vt, key)
                     if found is None:
                         self._refuse(vt, key)
