@@ -29,7 +29,7 @@ from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.plain_data import ATOMS, Codec, Data, Form
 from dynamo_lite.record import FrameRecord
 
-from .references import Reader, Writer, all_codes, constant_of, demanded, fingerprint
+from .references import Reader, Writer, constant_of, demanded, fingerprint
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -240,7 +240,7 @@ _CONSTANTS = Codec(
     Form(
         "code",
         lambda files, code: (_write_code(files, code),),
-        lambda version, code: version.resume_code(code),
+        lambda version, code: version.nested_code(code),
         (types.CodeType,),
     ),
     Form("ref", _referent, lambda version, number: Reference(version.reader(number)), (Reference,)),
@@ -385,6 +385,13 @@ class StoredVersion:
         """The code of a resume function, one for all versions."""
         return self.region.resume_code(self._code(data))
 
+    def nested_code(self, data: object) -> types.CodeType:
+        """The code that a function is made of: of a resume function, or the program's own, so that versions of it are found by it."""
+        code = self._code(data)
+        if is_resumed(code):
+            return self.region.resume_code(code)
+        return self.reader.code(fingerprint(code)) or code
+
     def graph(self) -> Any:
         """The graph for `side.compile_graph`, None if there is none."""
         data = self.data["graph"]
@@ -436,18 +443,11 @@ class StoredPlaces:
 
     def __init__(self, data: dict[str, Any], reader: Reader) -> None:
         self.wanted, self.table = data["places"]
-        self.codes = reader.codes
-        self.is_complete = False
+        self.reader = reader
 
     def __call__(self, number: int) -> Place | None:
         if number < 0:
             return None
         wanted, lineno, caller = self.table[number]
-        code = self._code(self.wanted[wanted])
+        code = self.reader.code(self.wanted[wanted])
         return Place(code, lineno, self(caller)) if code is not None else None
-
-    def _code(self, wanted: bytes) -> types.CodeType | None:
-        if wanted not in self.codes and not self.is_complete:
-            self.is_complete = True
-            self.codes.update((fingerprint(code), code) for code in all_codes(list(self.codes.values())))
-        return self.codes.get(wanted)

@@ -564,7 +564,7 @@ class Reader:
         self.found: list[Any] = [MISSING] * len(table)
         self.reached: list[Any] = [MISSING] * len(nodes)
         self.under_way: set[Any] = set()
-        self.codes: dict[bytes, types.CodeType] = {fingerprint(root.__code__): root.__code__}
+        self._codes: dict[bytes, types.CodeType] = {fingerprint(root.__code__): root.__code__}
 
     def __call__(self, number: int) -> Any:
         """The object of that number. Raises `Mismatch`."""
@@ -579,8 +579,14 @@ class Reader:
             if facts is not None:
                 self._compare(value, facts)
             if type(value) is types.FunctionType:
-                self.codes.setdefault(fingerprint(value.__code__), value.__code__)
+                self._codes.setdefault(fingerprint(value.__code__), value.__code__)
         return value
+
+    def code(self, wanted: bytes) -> types.CodeType | None:
+        """The code with that fingerprint, of the functions met so far or nested in them."""
+        if wanted not in self._codes:
+            self._codes.update((fingerprint(code), code) for code in all_codes(list(self._codes.values())))
+        return self._codes.get(wanted)
 
     def check(self) -> None:
         """Look at all objects. Raises `Mismatch`."""

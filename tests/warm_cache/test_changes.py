@@ -500,3 +500,14 @@ def test_bases_and_names_assigned_after_a_version_was_read():
     assert torch.equal(compiled(x), program.f(x))
     program.C.__bases__, program.C.__name__ = (program.A,), "C"
     assert torch.equal(compiled(x), program.f(x)) and program.f(x)[0] > 0
+
+
+def test_functions_that_a_version_makes_have_the_code_of_the_program():
+    text = "import torch\ndef f(x):\n    def inner(y): return y + 1\n    return inner, x + 1\n"
+    for hits in (0, 1):
+        new_process()
+        f = load(prog=text).f
+        inner, result = dynamo_lite.compile(f, backend="eager")(torch.ones(2))
+        assert STATS.cache_hits == hits
+        assert any(inner.__code__ is constant for constant in f.__code__.co_consts)
+        assert torch.equal(inner(result), torch.full((2,), 3.0))
