@@ -125,6 +125,7 @@ typedef struct {
     Region *region;               /* owned; NULL: frames on this thread are left alone */
     PyCodeObject *pass;           /* the next frame of this code is to run as it is */
     int in_callback;              /* compiling: optimized functions called meanwhile run as they are */
+    int outvoted;                 /* a version fits the call that is missed, but not that of another process */
     Handover *handovers;          /* those of calls in progress that were not taken yet, innermost first */
     struct TailCall *tail;        /* about to be run: its arguments are to be handed over */
     struct Move *move;            /* a call whose arguments are released when its frame begins */
@@ -329,6 +330,10 @@ static PyMethodDef module_methods[] = {
     {"observe", (PyCFunction)(void (*)(void))module_observe, METH_FASTCALL,
      "observe(calls, graphs) -> previous\n\nHave functions, or None, told of each call of a compiled function, calls(function, first_argument),\n"
      "and of each call of a graph, graphs(graph_call, None). What they return, unless None, is called when the call has ended."},
+    {"set_guard_vote", module_set_guard_vote, METH_O,
+     "set_guard_vote(vote) -> previous\n\nHave a function, or None, say whether a version is used where there are any: vote(code, fits) -> bool."},
+    {"is_outvoted", module_is_outvoted, METH_NOARGS,
+     "is_outvoted() -> bool\n\nDoes a version fit the call that this thread's callback is asked about, and was voted against?"},
     {"call_by_slot", module_call_by_slot, METH_O,
      "call_by_slot(cls)\n\nMake calls of instances of a class whose `__call__` is a SlotDescriptor cheaper."},
     {NULL}

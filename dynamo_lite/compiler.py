@@ -17,6 +17,7 @@ from .api import compile, disable, get_default_backend, reset, reset_code_caches
 from .backends.inductor import is_inductor_supported
 from .backends.registry import list_backends
 from .config import ConfigPatch, config
+from .guards import guard_collectives
 from .markers import allow_in_graph, assume_constant_result, is_compiling, set_stance
 from .polyfills.registry import substitute_in_graph
 
@@ -95,13 +96,11 @@ def is_dynamo_supported() -> bool:
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:
-    """Raises NotImplementedError to switch it on: each process chooses its compiled version from its own guards. Returns False."""
-    if enabled:
-        raise NotImplementedError(
-            "there are no guard collectives: compile on all ranks with the same inputs, and use set_stance('fail_on_recompile') "
-            "to find out where ranks would diverge"
-        )
-    return False
+    """Have all ranks compile where one does: each call of a function that has compiled versions asks the other ranks of the default
+    process group, by one collective, whether a version fits there too; if not everywhere, all compile. Ranks must call the same compiled
+    functions in the same order; a call raises RuntimeError when another rank does not answer within the time limit of process groups.
+    Returns whether it was on before."""
+    return guard_collectives.set_enabled(enabled)
 
 
 def load_compiled_function(*args: Any, **kwargs: Any) -> Any:

@@ -11,6 +11,7 @@ import torch.compiler
 
 import dynamo_lite
 from dynamo_lite.exc import InvalidBackend, Unsupported
+from dynamo_lite.testing import CompileCounter
 
 
 def is_own(module, name):
@@ -116,10 +117,18 @@ def test_guards_always_run():
     assert [compiled(torch.ones(1), n).item() for n in (1, 2, 3)] == [2, 3, 4]
 
 
+def test_guard_collectives_of_one_process():
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda x: x + 1, backend=counter)
+    assert dynamo_lite.set_enable_guard_collectives(True) is False
+    try:
+        assert [compiled(torch.ones(2))[0].item() for _ in range(2)] == [2, 2]
+        assert counter.frame_count == 1
+    finally:
+        assert dynamo_lite.set_enable_guard_collectives(False) is True
+
+
 def test_what_there_is_not():
-    assert dynamo_lite.set_enable_guard_collectives(False) is False
-    with pytest.raises(NotImplementedError, match="fail_on_recompile"):
-        dynamo_lite.set_enable_guard_collectives(True)
     with pytest.raises(NotImplementedError, match=r"torch\.export"):
         dynamo_lite.load_compiled_function(None)
 

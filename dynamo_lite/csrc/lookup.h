@@ -183,6 +183,39 @@ cache_lookup(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *const
     return NULL;
 }
 
+/* Who says whether a version is used, where there are any: a callable (code, fits) -> bool, or NULL. */
+static PyObject *guard_vote;
+
+static PyObject *
+module_set_guard_vote(PyObject *Py_UNUSED(module), PyObject *vote)
+{
+    PyObject *previous = guard_vote == NULL ? Py_NewRef(Py_None) : guard_vote;
+    guard_vote = vote == Py_None ? NULL : Py_NewRef(vote);
+    return previous;
+}
+
+static PyObject *
+module_is_outvoted(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    return PyBool_FromLong(this_thread()->outvoted);
+}
+
+/* Is the entry that was found, or NULL, to be used? YES, NO or RAISED. What the vote calls is not captured. */
+static int
+cache_vote(Thread *thread, Cache *cache, Entry *entry)
+{
+    PyObject *vote = Py_NewRef(guard_vote);
+    Region *previous = swap_region(thread, NULL);
+    thread->in_callback++;
+    PyObject *answer = PyObject_CallFunctionObjArgs(vote, cache->code, entry == NULL ? Py_False : Py_True, NULL);
+    int agreed = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    thread->in_callback--;
+    restore_region(thread, previous);
+    Py_XDECREF(answer);
+    Py_DECREF(vote);
+    return agreed < 0 ? RAISED : agreed ? YES : NO;
+}
+
 /* The entry to run for these bound arguments: a hit, or what the region compiles. New reference.
    NULL: an exception if PyErr_Occurred(), else run the original. *handover, NULL before, is what to run the entry with. */
 static Entry *
@@ -190,10 +223,20 @@ cache_resolve(Thread *thread, Cache *cache, PyFunctionObject *fn, PyObject *cons
               Handover **handover)
 {
     Entry *entry = cache_lookup(thread, cache, fn, locals, n_locals, handover);
+    int outvoted = 0;
+    if (guard_vote != NULL && cache->n_entries > 0 && !PyErr_Occurred() && cache_vote(thread, cache, entry) != YES && entry != NULL) {
+        Py_CLEAR(entry);
+        handover_free(*handover);
+        *handover = NULL;
+        outvoted = 1;
+    }
     if (entry != NULL || cache->state != STATE_COMPILE || PyErr_Occurred() || c_stack_left() < C_STACK_FOR_ANALYSIS) {
         return entry;
     }
+    int was_outvoted = thread->outvoted;
+    thread->outvoted = outvoted;
     PyObject *answer = region_ask(thread, cache->region, cache, fn, locals, n_locals);
+    thread->outvoted = was_outvoted;
     if (answer == NULL || answer == Py_None) {
         Py_XDECREF(answer);
         return NULL;

@@ -35,6 +35,7 @@ from dynamo_lite.exc import (
     UnfitSizes,
 )
 from dynamo_lite.graph import side
+from dynamo_lite.guards import guard_collectives
 from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.record import STATS, BreakRecord, FrameRecord, log
 from dynamo_lite.signals import HandlerRaised, is_lack_of_memory, let_through, relayed
@@ -213,8 +214,9 @@ class Region(_eval_frame.Region):
             note_values(self.hints, fn, values)
             return None
         with _analysis_lock:
+            outvoted = _eval_frame.is_outvoted()
             for entry in cache.entries:  # another thread may have been here first
-                if _has_globals_of(entry, fn) and entry.guards.check(values, fn.__closure__):
+                if not outvoted and _has_globals_of(entry, fn) and entry.guards.check(values, fn.__closure__):
                     return entry
                 if entry.guards.outlived() or entry.owner.is_given_up():
                     cache.remove(entry)
@@ -253,7 +255,9 @@ class Region(_eval_frame.Region):
         record.entry_index = len(cache.entries)
         if cache.entries:
             record.nearest = nearest_miss(cache, fn, values)
-            record.recompile_reason = str(record.nearest)
+            record.recompile_reason = (
+                str(record.nearest) if record.nearest.failures else "compiled by other ranks as well"
+            )
         return record
 
     def _compile(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> Any:
@@ -262,7 +266,17 @@ class Region(_eval_frame.Region):
         self.analyses[id(cache)] = frame, version + 1
         call = MissedCall(fn, values, record)
         with side.new_log(record, cache.code, (frame, version), lambda: all_misses(cache, fn, values)) as call.log:
-            return self._analyse(cache, call)
+            entry = None
+            try:
+                entry = self._analyse(cache, call)
+            finally:
+                if not guard_collectives.is_agreed(cache.code, entry is not None):
+                    cache.state = _eval_frame.SKIP
+                    if entry is not None:
+                        cache.remove(entry)
+                        entry = None
+                        logger.warning("another rank could not compile %s, which runs eagerly", cache.code.co_qualname)
+            return entry
 
     def _analyse(self, cache: _eval_frame.Cache, call: MissedCall) -> Any:
         code, record = cache.code, call.record

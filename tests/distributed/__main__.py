@@ -5,12 +5,15 @@ Each set-up runs in two processes, eagerly and compiled, here and under torch.co
 
 import argparse
 import datetime
+import os
 import pathlib
 import sys
 
 import torch
 
 from tests.distributed import collectives, ranks, setups
+
+os.environ["DYNAMO_LITE_CACHE"] = "0"  # of the processes as well: what is read from the cache was counted another day
 
 RESULT = pathlib.Path(__file__).parent / "results/setups.md"
 HEAD = """# Set-ups in two processes
@@ -46,9 +49,9 @@ def main():
 
 
 def summary(outcomes):
-    """What came of one set-up, and the graphs of rank 0."""
+    """What came of one set-up, and the graphs of rank 0 with the operators in them."""
     errors = [outcome.error.split("\n")[0].replace("|", "/") for outcome in outcomes if outcome.error]
-    return (errors[0][:120] if errors else "equal"), outcomes[0].graphs
+    return (errors[0][:120] if errors else "equal"), f"{outcomes[0].graphs} ({outcomes[0].operators})"
 
 
 if __name__ == "__main__":

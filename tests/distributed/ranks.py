@@ -22,10 +22,12 @@ WORLD = 2
 
 @dataclasses.dataclass
 class Outcome:
-    """`error`: what was raised, or in what the results differ; empty if all is well. `graphs`: compiled ones. `breaks`: their reasons."""
+    """`error`: what was raised, or in what the results differ; empty if all is well. `graphs`: compiled ones, of `operators` operators
+    together. `breaks`: their reasons."""
 
     error: str
     graphs: int
+    operators: int
     breaks: list
 
 
@@ -39,12 +41,13 @@ class World:
     mesh: object
 
 
-def run(names, engine="dynamo_lite", backend="eager", tables=("collectives", "setups")):
-    """Name of a set-up → the outcomes, by rank. Raises RuntimeError if a process dies or does not answer."""
+def run(names, engine="dynamo_lite", backend="eager", tables=("collectives", "setups"), limit=LIMIT):
+    """Name of a set-up → the outcomes, by rank. `limit`: seconds that a collective may take. Raises RuntimeError if a process dies or does
+    not answer."""
     context = torch.multiprocessing.get_context("spawn")
     answers = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (f"file://{pathlib.Path(folder) / 'store'}", list(names), engine, backend, tables, answers)
+        arguments = (f"file://{pathlib.Path(folder) / 'store'}", list(names), engine, backend, tables, limit, answers)
         processes = [context.Process(target=work, args=(rank, *arguments), daemon=True) for rank in range(WORLD)]
         for process in processes:
             process.start()
@@ -62,13 +65,13 @@ def run(names, engine="dynamo_lite", backend="eager", tables=("collectives", "se
     return {name: [found[rank][name] for rank in range(WORLD)] for name in names}
 
 
-def work(rank, store, names, engine, backend, tables, answers):
+def work(rank, store, names, engine, backend, tables, limit, answers):
     """What one process does."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     try:
-        limit = datetime.timedelta(seconds=LIMIT)
-        distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=WORLD, timeout=limit)
+        timeout = datetime.timedelta(seconds=limit)
+        distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=WORLD, timeout=timeout)
         known = {}
         for table in tables:
             known.update(importlib.import_module(f"tests.distributed.{table}").SETUPS)
@@ -102,7 +105,7 @@ def outcome(setup, world, engine, backend):
         )
     else:
         difference = compare(*results)
-    return Outcome(difference, compiler.graphs(), compiler.breaks())
+    return Outcome(difference, compiler.counter.frame_count, compiler.counter.op_count, compiler.breaks())
 
 
 class DynamoLite:
@@ -121,10 +124,6 @@ class DynamoLite:
         """`target` compiled."""
         return self.package.compile(target, backend=self.counter, **options)
 
-    def graphs(self):
-        """How many graphs have been compiled."""
-        return self.counter.frame_count
-
     def breaks(self):
         """The reasons of the breaks so far."""
         return list(self.package.counters["graph_break"])
@@ -141,10 +140,6 @@ class Torch:
     def compile(self, target, **options):
         """`target` compiled."""
         return torch.compile(target, backend=self.counter, **options)
-
-    def graphs(self):
-        """How many graphs have been compiled."""
-        return self.counter.frame_count
 
     def breaks(self):
         """The reasons of the breaks so far."""

@@ -110,9 +110,28 @@ def compiled_DDP_find_unused(world, compile):
 
 
 @setup
+def compiled_DDP_of_a_sequence(world, compile):
+    """The model has no code but torch's."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    return train(world, compile(DistributedDataParallel(layers)))
+
+
+@setup
 def DDP_step(world, compile):
     """The whole step is compiled."""
-    parallel = DistributedDataParallel(model())
+    return steps(world, compile, DistributedDataParallel(model()))
+
+
+@setup
+def DDP_step_of_a_sequence(world, compile):
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    return steps(world, compile, DistributedDataParallel(layers))
+
+
+def steps(world, compile, parallel):
+    """Four steps, compiled whole: losses, and the parameters afterwards."""
     optimizer = torch.optim.SGD(parallel.parameters(), lr=0.05)
 
     def step(x):

@@ -8,11 +8,24 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 from tests.distributed import ranks
 
-GRAPHS = {"compiled FSDP1": 1, "compiled FSDP1 of layers": 3, "FSDP1 of a compiled model": 1}
+GRAPHS = {
+    "compiled DDP": (1, 12),
+    "compiled DDP with no sync": (1, 12),
+    "compiled DDP static graph": (1, 12),
+    "compiled DDP find unused": (1, 12),
+    "compiled DDP of a sequence": (1, 3),
+    "DDP step of a sequence": (3, 11),
+    "compiled FSDP1": (1, 12),
+    "compiled FSDP1 of layers": (3, 7),
+    "FSDP1 of a compiled model": (1, 12),
+    "compiled FSDP2": (3, 7),
+    "FSDP2 of compiled layers": (1, 5),
+}
+"""Set-up → graphs, operators in them."""
 
 
 def test_as_in_eager_execution():
     outcomes = ranks.run(GRAPHS, backend="aot_eager", tables=("setups",))
-    assert {name: [(o.error, o.graphs) for o in found] for name, found in outcomes.items()} == {
-        name: [("", graphs)] * ranks.WORLD for name, graphs in GRAPHS.items()
+    assert {name: [(o.error, o.graphs, o.operators) for o in found] for name, found in outcomes.items()} == {
+        name: [("", *counts)] * ranks.WORLD for name, counts in GRAPHS.items()
     }

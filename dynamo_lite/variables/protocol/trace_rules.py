@@ -39,6 +39,7 @@ SKIPPED_TORCH = (
     "torch.jit",
     "torch.multiprocessing",
     "torch.nn.modules.lazy",
+    "torch.nn.parallel.distributed",
     "torch.onnx",
     "torch.package",
     "torch.profiler",
@@ -48,8 +49,9 @@ SKIPPED_TORCH = (
     "torch.utils.tensorboard",
 )
 
-_CALLS_MODULES = "torch.distributed.fsdp"
-"""Part of torch that is not followed, whose calls of the program's modules are captured: it gives parameters memory, and takes it away."""
+_CALLS_MODULES = ("torch.distributed.fsdp", "torch.nn.parallel.distributed")
+"""Parts of torch that are not followed, whose calls of the program's modules are captured: they manage memory and reducers."""
+_COMPOSED = ("torch.nn.modules.container", "Sequential.forward")  # captured where eager code calls it
 
 FOLLOWED_TORCH = frozenset(
     {
@@ -192,7 +194,7 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
         return "marked to be skipped", False
     if top in SKIPPED_MODULES or (_is_skipped_torch(module) and not module.startswith(_CALLS_MODULES)):
         return f"module {module}", True
-    if top == "torch" or top in sys.stdlib_module_names:
+    if (top == "torch" and (module, _qualified_name(code)) != _COMPOSED) or top in sys.stdlib_module_names:
         # These call back into user code: hooks, checkpointed functions, decorators.
         return f"module {module}", False
     if code.co_flags & GENERATOR_FLAGS:

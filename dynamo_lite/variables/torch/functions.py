@@ -384,10 +384,7 @@ def _always(answer: ConstantVariable, paths: str) -> None:
 
 _CUT_SHORT = frozenset(
     function.__code__
-    for function in _existing(
-        "nn.Module._call_impl nn.parallel.DistributedDataParallel._pre_forward"
-        " distributed.utils._alloc_storage distributed.utils._free_storage"
-    )
+    for function in _existing("nn.Module._call_impl distributed.utils._alloc_storage distributed.utils._free_storage")
 )
 """Code of torch that leaves out under its own compiler what it does in eager execution."""
 

@@ -1,0 +1,78 @@
+"""All processes of a program use a version, or all compile.
+
+Input: a call of a function that has versions, or an analysis that has ended; whether a version fits, or was made, here. Output: whether
+it is so in every process of the default group.
+Invariant: one collective for each call of a function, or of what continues one, that has versions, and for each analysis; none without a
+process group. The program's collectives are not mixed with these: they have a group of their own.
+"""
+
+from __future__ import annotations
+
+import weakref
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.utils._python_dispatch import _disable_current_modes
+
+from dynamo_lite import _eval_frame
+from dynamo_lite.messages import short_path
+
+
+class _State:
+    is_on = False
+
+
+_state = _State()
+_groups: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+"""Default group → the group of the same processes that votes."""
+
+
+def set_enabled(enabled: bool) -> bool:
+    """Switch the agreement on or off. Returns whether it was on."""
+    previous = _eval_frame.set_guard_vote(_all_fit if enabled else None)
+    _state.is_on = enabled
+    return previous is not None
+
+
+def is_agreed(code: CodeType, is_made: bool) -> bool:
+    """Whether all processes have made a version of this code, or none, now that this one has or has not. Raises as `_ask`."""
+    return not _state.is_on or any(_ask(code, is_made))
+
+
+def _all_fit(code: CodeType, fits: bool) -> bool:
+    return _ask(code, fits)[0]
+
+
+def _ask(code: CodeType, answer: bool) -> tuple[bool, bool]:
+    """Whether all processes answer yes, whether all answer no. Raises RuntimeError if another process does not answer in time."""
+    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return answer, not answer
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        group = group_of_ranks()
+        device = distributed.distributed_c10d._get_object_coll_device(group)
+        answers = torch.tensor([answer, not answer], dtype=torch.int32, device=device)
+        try:
+            distributed.all_reduce(answers, distributed.ReduceOp.MIN, group)
+            every, none = answers.tolist()
+        except RuntimeError as error:
+            place = f"{code.co_qualname} ({short_path(code.co_filename)}:{code.co_firstlineno})"
+            raise RuntimeError(
+                f"rank {distributed.get_rank()} has asked the others in vain whether they have a compiled version of {place}: with guard "
+                "collectives all ranks have to call the same compiled functions in the same order"
+            ) from error
+    return bool(every), bool(none)
+
+
+def group_of_ranks() -> Any:
+    """The group that ranks agree through: those of the default group, with its time limit. All ranks make it together."""
+    default = distributed.group.WORLD
+    found = _groups.get(default)
+    if found is None:
+        device = distributed.distributed_c10d._get_object_coll_device(default)
+        found = _groups[default] = distributed.new_group(
+            backend="gloo" if distributed.is_gloo_available() else None,
+            timeout=default._get_backend(torch.device(device)).options._timeout,
+        )
+    return found

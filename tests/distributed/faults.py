@@ -1,0 +1,187 @@
+"""Ranks that do not do the same: other sizes, another dtype, a compiler that fails on one of them."""
+
+import contextlib
+import datetime
+
+import torch
+from torch import distributed, nn
+from torch.distributed import _functional_collectives as functional
+from torch.nn.parallel import DistributedDataParallel
+
+import dynamo_lite
+from dynamo_lite import config
+from dynamo_lite.guards.guard_collectives import group_of_ranks
+
+SETUPS = {}
+
+
+def setup(function):
+    """A set-up named as the function."""
+    SETUPS[function.__name__.replace("_", " ")] = function
+    return function
+
+
+@contextlib.contextmanager
+def guard_collectives():
+    """Ranks agree on versions."""
+    before = dynamo_lite.set_enable_guard_collectives(True)
+    try:
+        yield
+    finally:
+        dynamo_lite.set_enable_guard_collectives(before)
+
+
+def mean_over_ranks(x, group):
+    total = functional.all_reduce(x.sum(), "sum", group)
+    count = functional.all_reduce(torch.ones(()) * x.numel(), "sum", group)
+    return x - total / count
+
+
+def inputs(world):
+    """Rank 1 has other sizes in each call but the first, rank 0 always the same."""
+    return [torch.linspace(0, 1, 4 + (n if world.rank else 0)) for n in range(5)]
+
+
+@setup
+def other_sizes_between_collectives(world, compile):
+    compiled = compile(mean_over_ranks, fullgraph=True)
+    return [compiled(x, world.group) for x in inputs(world)]
+
+
+@setup
+def other_sizes_and_guard_collectives(world, compile):
+    compiled = compile(mean_over_ranks, fullgraph=True)
+    with guard_collectives():
+        return [compiled(x, world.group) for x in inputs(world)]
+
+
+@setup
+def other_sizes_in_frames_that_break_and_guard_collectives(world, compile):
+    def f(x, group):
+        y = mean_over_ranks(x, group)
+        distributed.barrier()
+        return y * functional.all_reduce(y.sum(), "sum", group)
+
+    compiled = compile(f)
+    with guard_collectives():
+        return [compiled(x, world.group) for x in inputs(world)]
+
+
+def trained(world, compile, cast, steps=4):
+    torch.manual_seed(0)
+    parallel = DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
+
+    class Cast(nn.Module):
+        """A model that takes any dtype."""
+
+        def forward(self, x):
+            return parallel(x.float()).square().mean()
+
+    model, losses = compile(Cast()), []
+    for n in range(steps):
+        loss = model(cast(torch.linspace(-1, 1, 12).reshape(3, 4) * (n + 1), n))
+        loss.backward()
+        losses.append(loss)
+    return losses, [p.grad for p in parallel.parameters()]
+
+
+@setup
+def another_dtype_on_one_rank(world, compile):
+    return trained(world, compile, lambda x, n: x.double() if world.rank and n == 2 else x)
+
+
+@setup
+def another_dtype_on_one_rank_and_guard_collectives(world, compile):
+    with guard_collectives():
+        return trained(world, compile, lambda x, n: x.double() if world.rank and n == 2 else x)
+
+
+def fails_on(rank, calls):
+    """A backend for `dynamo_lite.compile` that raises on one rank; the graphs of the others note that they are called."""
+
+    def backend(graph, example_inputs):
+        if distributed.get_rank() == rank:
+            raise ValueError("this rank cannot compile")
+
+        def call(*args):
+            calls.append(graph)
+            return graph.forward(*args)
+
+        return call
+
+    return backend
+
+
+def is_eager(compile):
+    """Whether a set-up is run without a compiler."""
+    return compile(is_eager) is is_eager
+
+
+def with_failing_backend(world, compile, agreement):
+    """Rank 1 runs its graph without the backend."""
+    if is_eager(compile):
+        return [mean_over_ranks(x, world.group) for x in inputs(world)]
+    calls = []
+    with agreement:
+        compiled = dynamo_lite.compile(mean_over_ranks, backend=fails_on(1, calls))
+        results = [compiled(x, world.group) for x in inputs(world)]
+    assert len(calls) == (0 if world.rank else 5)
+    return results
+
+
+@setup
+def a_backend_that_fails_on_one_rank(world, compile):
+    return with_failing_backend(world, compile, contextlib.nullcontext())
+
+
+@setup
+def a_backend_that_fails_on_one_rank_and_guard_collectives(world, compile):
+    return with_failing_backend(world, compile, guard_collectives())
+
+
+def with_error(world, compile, agreement, n_raised, n_calls):
+    """Rank 1 raises, and its program goes on eagerly."""
+    if is_eager(compile):
+        return [mean_over_ranks(x, world.group) for x in inputs(world)]
+    calls, results, raised = [], [], 0
+    compiled = dynamo_lite.compile(mean_over_ranks, backend=fails_on(1, calls))
+    with agreement, config.patch(suppress_errors=False):
+        for x in inputs(world):
+            try:
+                results.append(compiled(x, world.group))
+            except dynamo_lite.exc.BackendCompilerFailed:
+                raised += 1
+                results.append(mean_over_ranks(x, world.group))
+    assert (raised, len(calls)) == ((n_raised, 0) if world.rank else (0, n_calls))
+    return results
+
+
+@setup
+def an_error_of_one_rank(world, compile):
+    return with_error(world, compile, contextlib.nullcontext(), 5, 5)
+
+
+@setup
+def an_error_of_one_rank_and_guard_collectives(world, compile):
+    """The others give their version up, and nobody tries again."""
+    return with_error(world, compile, guard_collectives(), 1, 0)
+
+
+@setup
+def a_rank_that_does_not_call(world, compile):
+    """The last one: what the ranks agree through is broken afterwards."""
+    compiled = compile(lambda x: x + 1)
+    x = torch.ones(2)
+    with guard_collectives():
+        compiled(x)
+        compiled(x)
+        distributed.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=2), group_of_ranks())
+        if world.rank == 0 and not is_eager(compile):
+            try:
+                compiled(x)
+            except RuntimeError as error:
+                assert "rank 0 has asked the others in vain" in str(error) and "faults.py" in str(error)
+            else:
+                raise AssertionError("no error")
+        distributed.barrier()
+    return compiled(x)
