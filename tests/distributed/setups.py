@@ -199,6 +199,43 @@ def compiled_FSDP2_that_keeps_what_it_gathers(world, compile):
     return train(world, compile(sharded), sharded)
 
 
+@setup
+def FSDP1_step(world, compile):
+    sharded = FullyShardedDataParallel(model(), use_orig_params=True, device_id=torch.device("cpu"))
+    return steps(world, compile, sharded)
+
+
+@setup
+def FSDP2_step(world, compile):
+    sharded = model()
+    for block in sharded.blocks:
+        fully_shard(block, mesh=world.mesh)
+    fully_shard(sharded, mesh=world.mesh)
+    return steps(world, compile, sharded)
+
+
+@setup
+def step_of_a_model_beside_DDP(world, compile):
+    """There is a reducer, which does not wait for this model."""
+    parallel = DistributedDataParallel(nn.Linear(2, 2))
+    return steps(world, compile, model()), parallel(torch.ones(1, 2))
+
+
+@setup
+def step_of_what_DDP_waits_for(world, compile):
+    """The backward pass is that of the module inside, after a forward pass of DDP around it."""
+    parallel = DistributedDataParallel(model())
+
+    def step(x):
+        parallel.module(x).square().mean().backward()
+
+    compiled = compile(step)
+    for n in range(3):
+        loss = parallel(torch.full((3, 4), world.rank + n / 4)).sum()
+        compiled(torch.full((3, 4), world.rank + n / 4))
+    return loss, [p.grad for p in parallel.parameters()]
+
+
 # -- tensor and sequence parallel
 
 

@@ -15,6 +15,8 @@ GRAPHS = {
     "compiled DDP find unused": (1, 12),
     "compiled DDP of a sequence": (1, 3),
     "DDP step of a sequence": (3, 11),
+    "step of a model beside DDP": (2, 32),
+    "step of what DDP waits for": (1, 14),
     "compiled FSDP1": (1, 12),
     "compiled FSDP1 of layers": (3, 7),
     "FSDP1 of a compiled model": (1, 12),

@@ -9,6 +9,8 @@ Mirrors `torch/autograd/__init__.py`.
 from __future__ import annotations
 
 import functools
+import sys
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -295,17 +297,29 @@ def _check_engine(tx: Frame) -> None:
     if not _is_alone():
         unsupported(
             SLUG,
-            "backward in a distributed process"
+            "backward where a reducer may wait for gradients"
             if _lays_out_gradients()
             else "gradients laid out otherwise than leaves",
         )
-    tx.tr.guards.global_state(_is_alone, "no process group, no anomaly mode, gradients laid out like their leaves")
+    tx.tr.guards.global_state(_is_alone, "no reducer, no anomaly mode, gradients laid out like their leaves")
 
 
 def _is_alone() -> bool:
+    return not torch.is_anomaly_enabled() and not _has_reducers() and _lays_out_gradients()
+
+
+_REFERENCES = 3  # to the class of reducers: those of the two modules that have it, and of its MRO
+_probe = types.SimpleNamespace(value=object())
+_OF_THE_QUESTION = sys.getrefcount(_probe.value) - 1
+
+
+def _has_reducers() -> bool:
+    """Whether there may be a reducer of `DistributedDataParallel`: C code that hangs on the nodes of leaves. Each refers to its class; who
+    else does is taken for one."""
     distributed = torch.distributed
-    is_distributed = distributed.is_available() and distributed.is_initialized()
-    return not torch.is_anomaly_enabled() and not is_distributed and _lays_out_gradients()
+    if not distributed.is_available() or not distributed.is_initialized():
+        return False
+    return sys.getrefcount(distributed.Reducer) > _REFERENCES + _OF_THE_QUESTION
 
 
 def _lays_out_gradients() -> bool:
