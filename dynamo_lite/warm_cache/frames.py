@@ -390,7 +390,7 @@ class StoredVersion:
         code = self._code(data)
         if is_resumed(code):
             return self.region.resume_code(code)
-        return self.reader.code(fingerprint(code)) or code
+        return self.reader.codes.find(fingerprint(code)) or code
 
     def graph(self) -> Any:
         """The graph for `side.compile_graph`, None if there is none."""
@@ -443,11 +443,11 @@ class StoredPlaces:
 
     def __init__(self, data: dict[str, Any], reader: Reader) -> None:
         self.wanted, self.table = data["places"]
-        self.reader = reader
+        self.codes = reader.codes
 
     def __call__(self, number: int) -> Place | None:
         if number < 0:
             return None
         wanted, lineno, caller = self.table[number]
-        code = self.reader.code(self.wanted[wanted])
+        code = self.codes.find(self.wanted[wanted])
         return Place(code, lineno, self(caller)) if code is not None else None

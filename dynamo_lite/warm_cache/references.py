@@ -541,6 +541,24 @@ def short_name(value: object) -> str:
     return f"{kind.__qualname__} {name}" if type(name) is str else f"a {kind.__qualname__}"
 
 
+class CodeTable:
+    """Codes of the program by their fingerprint: those of the functions that a reader meets, and all that are nested in them. It keeps no
+    other object."""
+
+    def __init__(self, code: types.CodeType) -> None:
+        self._known = {fingerprint(code): code}
+
+    def add(self, code: types.CodeType) -> None:
+        """Note the code of a function."""
+        self._known.setdefault(fingerprint(code), code)
+
+    def find(self, wanted: bytes) -> types.CodeType | None:
+        """The code with that fingerprint."""
+        if wanted not in self._known:
+            self._known.update((fingerprint(code), code) for code in all_codes(list(self._known.values())))
+        return self._known.get(wanted)
+
+
 class Reader:
     """Finds the objects of a description in this process; each one when it is needed, and all of them in `check`.
 
@@ -564,7 +582,7 @@ class Reader:
         self.found: list[Any] = [MISSING] * len(table)
         self.reached: list[Any] = [MISSING] * len(nodes)
         self.under_way: set[Any] = set()
-        self._codes: dict[bytes, types.CodeType] = {fingerprint(root.__code__): root.__code__}
+        self.codes = CodeTable(root.__code__)
 
     def __call__(self, number: int) -> Any:
         """The object of that number. Raises `Mismatch`."""
@@ -579,14 +597,8 @@ class Reader:
             if facts is not None:
                 self._compare(value, facts)
             if type(value) is types.FunctionType:
-                self._codes.setdefault(fingerprint(value.__code__), value.__code__)
+                self.codes.add(value.__code__)
         return value
-
-    def code(self, wanted: bytes) -> types.CodeType | None:
-        """The code with that fingerprint, of the functions met so far or nested in them."""
-        if wanted not in self._codes:
-            self._codes.update((fingerprint(code), code) for code in all_codes(list(self._codes.values())))
-        return self._codes.get(wanted)
 
     def check(self) -> None:
         """Look at all objects. Raises `Mismatch`."""
