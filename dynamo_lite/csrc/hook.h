@@ -115,8 +115,9 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     if (region == NULL) {
         return run_frame(tstate, frame, throwflag);
     }
-    /* Under a tracer nothing is captured, and 3.12+ reports other events where it cannot inline because of an evaluator. */
-    if (tstate->c_tracefunc != NULL) {
+    /* Under a tracer nothing is captured, and 3.12+ reports other events where it cannot inline because of an evaluator. Nor is code
+       that the interpreter calls with tracing off: tracers, profilers and audit hooks are no part of the program. */
+    if (tstate->c_tracefunc != NULL || tstate->tracing) {
         return run_frame_without_region(thread, tstate, frame, throwflag);
     }
     PyCodeObject *code = frame_code(frame);

@@ -958,6 +958,36 @@ def test_profiler_sees_one_call():
     assert events == ["call", "return"]
 
 
+@needs_hook_support
+def test_code_that_the_interpreter_calls_is_not_captured():
+    """A profiler and an audit hook are called by the interpreter, not by the program."""
+    source = """
+        import sys
+        from dynamo_lite._eval_frame import Region, set_region
+        asked = []
+        def f():
+            pass
+        def profiler(frame, event, arg):
+            f()
+        def audit(event, args):
+            f()
+        def callback(cache, fn, values):
+            asked.append(fn.__name__)
+            cache.state = 1
+        sys.addaudithook(audit)
+        set_region(Region(callback))
+        sys.audit("test")
+        sys.setprofile(profiler)
+        id(0)
+        sys.setprofile(None)
+        seen = list(asked)
+        f()
+        set_region(None)
+        print(seen, asked)
+    """
+    assert _run(source) == "[] ['f']"
+
+
 BIGGER = textwrap.dedent("""
     def f(n, depth):
         if depth:
