@@ -34,6 +34,38 @@ class TestDescriptors:
 
         same(program, breaks=["class-definition"])
 
+    def test_new_properties(self):
+        class Lazy(property):
+            def __init__(self, function):
+                property.__init__(self, function)
+                self.function = function
+
+        class A:
+            v = 3
+
+        def getter(a):
+            "of the getter"
+            return a.v
+
+        def inside(f):
+            plain, lazy = property(f, doc="given"), Lazy(f)
+            return (
+                plain.__get__(A()),
+                lazy.__get__(A()),
+                lazy.function is f,
+                plain.__doc__,
+                lazy.__dict__,
+                Lazy(A).__dict__,
+            )
+
+        same(inside, getter, whole=True)
+
+        plain, lazy = captured(lambda f: (property(f), Lazy(f)))(getter)
+        expected = Lazy(getter)
+        assert (plain.fget, plain.fset, plain.__doc__) == (getter, None, "of the getter")
+        assert (type(lazy), lazy.fget, lazy.__dict__) == (Lazy, getter, expected.__dict__)
+        assert plain.getter(A).__doc__ is A.__doc__, "the docstring is the getter's still"
+
     @pytest.mark.parametrize(
         "action", [lambda a: a.plain, lambda a: setattr(a, "plain", 1), lambda a: delattr(a, "plain")]
     )
