@@ -14,6 +14,7 @@ import gc
 import importlib
 import importlib.machinery
 import json
+import linecache
 import os
 import runpy
 import socket
@@ -78,13 +79,18 @@ def become(arguments: list[str], cwd: str, env: dict[str, str]) -> None:
     sys.path[:] = [first, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep)), *SITE]
     sys.path_importer_cache.clear()
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={})
+    main.__dict__.update(
+        {"__builtins__": sys.modules["builtins"]} | {name: {} for name in ("__annotations__",) if name in globals()}
+    )
     main.__loader__ = importlib.machinery.BuiltinImporter
     if arguments[0] == "-m":
         sys.argv = ["-m", *arguments[2:]]
         runpy._run_module_as_main(arguments[1])
     elif arguments[0] == "-c":
         sys.argv = ["-c", *arguments[2:]]
+        if sys.version_info >= (3, 13):  # tracebacks show the lines
+            lines = arguments[1].splitlines(keepends=True)
+            linecache.cache["<string>"] = len(arguments[1]), None, lines, "<string>"
         exec(compile(arguments[1], "<string>", "exec"), main.__dict__)
     else:
         sys.argv = list(arguments)
@@ -98,7 +104,10 @@ def become(arguments: list[str], cwd: str, env: dict[str, str]) -> None:
 def _told(error: BaseException) -> None:
     """Print an exception as the interpreter does at the end of its main module."""
     traceback = error.__traceback__
-    while traceback is not None and traceback.tb_frame.f_code.co_filename in (__file__, runpy.__file__):
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in (
+        _told.__code__.co_filename,
+        runpy.__file__,
+    ):
         traceback = traceback.tb_next
     hook = sys.__excepthook__ if isinstance(error, KeyboardInterrupt) else sys.excepthook
     hook(type(error), error.with_traceback(traceback), traceback)
