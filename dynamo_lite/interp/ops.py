@@ -484,8 +484,7 @@ def list_extend(f: Frame, i: Instr) -> None:
 
 @op(Op.SET_UPDATE)
 def set_update(f: Frame, i: Instr) -> None:
-    for item in abstract.iterated(f, f.stack[-1]):
-        f.stack[-1 - i.arg].add(f, item)
+    f.stack[-1 - i.arg].merge(f, f.stack[-1])
     f.stack.pop()
 
 

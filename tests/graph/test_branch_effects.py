@@ -72,6 +72,14 @@ def one_of_three(x, o):
     return x + 1
 
 
+def each_side_returns(x, o):
+    if x.sum() > 0:
+        x.add_(1)
+        return x + 1
+    x.sub_(1)
+    return x * 2
+
+
 def twice(x, o):
     for _ in range(2):
         if x.sum() > 2:
@@ -193,7 +201,7 @@ def one_view_each(x, o):
         h.add_(1)
     else:
         x.mul_(2)
-    return x + 1
+    return (x + 1) * 2  # too long for a copy of it behind each side
 
 
 def counter_is_asked(x, o):
@@ -328,7 +336,7 @@ def test_inputs_that_share_memory():
 
 
 def test_where_the_backend_compiles_nothing():
-    for fn in (one_of_three, view_made_before, changed_and_chosen):
+    for fn in (one_of_three, each_side_returns, view_made_before, changed_and_chosen):
         assert graphs_of(fn, "eager", fullgraph=True) == 1
 
 

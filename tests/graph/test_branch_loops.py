@@ -52,6 +52,15 @@ def loop_in_a_loop(x):
     return x
 
 
+def ends_in_the_midst(x):
+    for i in range(3):
+        while True:
+            if x.sum() >= 3 * i:
+                break
+            x = x + 1
+    return x
+
+
 def with_else(x):
     while x.sum() < 10:
         x = x + 1
@@ -113,7 +122,7 @@ BREAKS = {
     in_place: "changes a tensor from outside",
     changes_a_list: "a loop that data end changes list",
     grows: "the shape, strides, dtype or device",
-    other_dtypes: "tensors of other shape",
+    other_dtypes: "tensors of other shape|the shape, strides, dtype or device",  # the first test may be a branch of its own
     returns_from_a_turn: "a loop that data end in several places",
     two_conditions: "a loop that data end in several places",
 }

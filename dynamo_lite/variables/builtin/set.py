@@ -177,6 +177,15 @@ class SetVariable(NativeVariable):
         self.changing(tx)
         self.items.add(key)
 
+    def merge(self, tx: Frame, other: VariableTracker) -> None:
+        """`_PySet_Update` of a set under construction. An empty one takes over the table of another set, and so its order."""
+        if isinstance(other, SetVariable):
+            with host_table(tx):
+                self.items.update(other.items)
+            return
+        for item in iterated(tx, other):
+            self.add(tx, item)
+
     def hold(self, number: VariableTracker) -> None:
         """Add a number that varies to a new set."""
         if "held" not in self.__dict__:

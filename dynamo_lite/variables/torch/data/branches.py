@@ -292,7 +292,9 @@ class _Fork:
         """The entries with the merged values in the places of pairs: where a side leaves a tensor that somebody else has, the object is
         chosen when the graph has run."""
         tx = self.tx
-        tx.locals, tx.stack[:] = [None if type(entry) in (ResultPlace, NewObject) else entry for entry in entries], []
+        left = [None if type(entry) in (ResultPlace, NewObject) else entry for entry in entries]
+        returns = self.end == len(tx.lifted.instrs)
+        tx.locals, tx.stack[:] = [None] * len(self.locals) if returns else left, []
         held = [part for entry in [*entries, *[items for _, items in self.changed]] for part in parts_of(entry)]
         objects = Outside(tx, held).objects.values() if merged else ()
         known = {vt.proxy for vt, *_ in objects if isinstance(vt, TensorVariable)}

@@ -23,6 +23,7 @@ from ..body import CapturedBody, body_with, fakes_of, followed, is_int, is_same,
 from ..higher_order.control_flow import loop_node
 from ..tensor import TensorVariable
 from .contents import Change, Contents
+from .extremes import ChosenVariable
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -97,7 +98,8 @@ class DataLoop:
     def _carried(self, slot: int) -> Any:
         vt, name = self.locals[slot], self.tx.lifted.local_names[slot]
         if self.tx.lifted.is_cell[slot] or not (
-            is_int(vt) or (type(vt) is TensorVariable and vt.cls is torch.Tensor and not vt.proxy.is_fake)
+            is_int(vt)
+            or (type(vt) in (TensorVariable, ChosenVariable) and vt.cls is torch.Tensor and not vt.proxy.is_fake)
         ):
             unsupported(SLUG, f"a loop that data end: variable {name!r} is neither a tensor nor an int")
         return vt
