@@ -122,7 +122,7 @@ def raise_signal_in(monkeypatch, where, name):
 
 
 INSIDE = [
-    pytest.param("dynamo_lite.graph.core.fake.Propagator", "substitute", id="propagation"),
+    pytest.param("dynamo_lite.graph.core.fake.Propagator", "propagate", id="propagation"),
     pytest.param("dynamo_lite.variables.protocol.abstract", "call", id="interpretation"),
     pytest.param("dynamo_lite.graph.torch_runtime", "call_backend", id="before-the-backend"),
     pytest.param("torch._ops.OpOverload", "__call__", id="inside-an-operator"),

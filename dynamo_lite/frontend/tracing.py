@@ -22,7 +22,7 @@ from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.iter import SequenceIteratorVariable
 from dynamo_lite.variables.builtin.list import ListVariable
-from dynamo_lite.variables.builtin.set import SetVariable
+from dynamo_lite.variables.builtin.set import FrozenSetVariable, SetVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects import subclass
 from dynamo_lite.variables.objects.function import FunctionVariable, MethodVariable, call_handler, call_stand_in
@@ -165,6 +165,8 @@ class Trace:
             return ConstantVariable(value)
         if cls in _NEW_CONTAINERS:
             return _NEW_CONTAINERS[cls]([self.wrap_new(v) for v in value])
+        if cls is set or cls is frozenset:
+            return (SetVariable if cls is set else FrozenSetVariable).of(self, value)
         if cls is dict:
             result = DictVariable()
             for key, item in value.items():
@@ -287,6 +289,4 @@ class Trace:
 _NEW_CONTAINERS: dict[type, Any] = {
     tuple: TupleVariable,
     list: ListVariable,
-    set: SetVariable.of,
-    frozenset: SetVariable.frozen,
 }

@@ -44,8 +44,7 @@ def test_results():
         z=1,
     )
     breaks("print(end='')", "call-print", names=NAMES, z=1)
-    slug = "call-c-function" if sys.version_info >= (3, 14) else "call-io"  # made by a heap type's `__new__`
-    breaks("io.StringIO()", slug, names=NAMES, z=1)
+    breaks("io.StringIO()", "call-io", names=NAMES, z=1)
 
 
 def test_redirected_output():

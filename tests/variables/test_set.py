@@ -54,6 +54,20 @@ def test_new_sets():
     check(*["s = {1, 2, 'a'}\n" + line for line in lines(READ) + lines(SET_CHANGES)])
 
 
+def test_colliding_elements_come_in_the_order_of_the_table():
+    """162 is the first in a table that has 1 and 2 already, and comes after 1 where it is put in before 2."""
+
+    def program():
+        literal, made = {1, 2, 162}, set()
+        for item in (1, 2, 162):
+            made.add(item)
+        copies = [list(s) for s in (literal, made, frozenset(made), {*made}, made.copy())]
+        return copies, literal, made, frozenset(made)
+
+    expected = program()
+    assert str(captured(program)()) == str(expected) and expected[0][1] == [162, 1, 2]
+
+
 def test_frozensets():
     check_lines(
         """

@@ -82,15 +82,13 @@ class SetVariable(NativeVariable):
     def __post_init__(self) -> None:
         self.items = self.base(self.items)
 
-    @staticmethod
-    def of(items: list[VariableTracker]) -> SetVariable:
-        """A new set of constants."""
-        return SetVariable([key_of(None, item) for item in items])
-
-    @staticmethod
-    def frozen(items: list[VariableTracker]) -> FrozenSetVariable:
-        """A new frozenset of constants."""
-        return FrozenSetVariable([key_of(None, item) for item in items])
+    @classmethod
+    def of(cls, tr: Trace, value: Any) -> Any:
+        """The model of a new set that the analysis computed, or that is a constant of the code."""
+        elements = tuple(value)
+        if all(map(is_constant_key, elements)):
+            return cls(same_order_copy(value, elements))
+        return cls([key_of(None, tr.wrap_new(item)) for item in elements])
 
     # -- a real set
 
@@ -130,6 +128,13 @@ class SetVariable(NativeVariable):
         items = self.items
         left = [key for key in self.__dict__.get("loaded", ()) if key in items]
         return left if len(left) == len(items) else items
+
+    def in_order_of_insertion(self) -> list[Any]:
+        """The host keys in an order in which an empty set gets them to give them as this one does, if one of the usual orders is that."""
+        keys = list(self.in_order())
+        if not all(map(is_constant_key, keys)):
+            return keys
+        return next((order for order in (keys, keys[::-1]) if list(set(order)) == keys), keys)
 
     @property
     def is_unread(self) -> bool:
@@ -251,7 +256,7 @@ class SetVariable(NativeVariable):
     def emit_fill(self, cg: Codegen) -> None:
         if self.items:
             self.order_shows(cg.tr)
-            emit_elements(cg, set.update, self, self.in_order())
+            emit_elements(cg, set.update, self, self.in_order_of_insertion())
 
     def emit_update(self, cg: Codegen) -> None:
         if self.is_unread:
@@ -342,7 +347,7 @@ class FrozenSetVariable(SetVariable):
         cg.load_callable(frozenset.__new__)
         cg.load_const(self.cls)
         self.order_shows(cg.tr)
-        _emit_objects(cg, list(self.in_order()))
+        _emit_objects(cg, self.in_order_of_insertion())
         cg.asm.call(2)
 
     emit_fill = None

@@ -44,6 +44,8 @@ SLUG_OF_MODULE = {
 def slug_of_foreign(fn: Callable[..., Any]) -> str:
     """The slug of the break that calling a C function or class without a model is."""
     owner = getattr(fn, "__objclass__", fn)
+    if getattr(fn, "__name__", None) == "__new__" and issubclass(type(getattr(fn, "__self__", None)), type):
+        owner = fn.__self__  # of a class written in C
     return SLUG_OF_MODULE.get(getattr(owner, "__module__", None), "call-c-function")
 
 

@@ -435,7 +435,7 @@ def a_finalizer(compile_):
     class C:
         def __del__(self):
             made.append(1)
-            if len(made) < 250:
+            if len(made) < 100:  # on 3.13 CPython calls them in one another
                 f()
 
     def f():
