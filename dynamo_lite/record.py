@@ -71,7 +71,7 @@ class GuardText(Protocol):
 
 
 class Stats:
-    """Counters of the whole process: operators run on fake tensors, operators answered from the memo of earlier ones; frames that
+    """Counters of the whole process: operators run on fake tensors, answered from the memo of earlier ones, by a shape rule; frames that
     started again because their graph had raised, errors of graphs after which that could not be; checks that failed."""
 
     def __init__(self) -> None:
@@ -81,6 +81,7 @@ class Stats:
         """Start again at zero."""
         self.fake_calls = 0
         self.memo_hits = 0
+        self.by_rule = 0
         self.started_again = 0
         self.errors_passed_on = 0
         self.cache_hits = 0
@@ -226,6 +227,7 @@ class FrameRecord:
     """Instructions interpreted in the run that made the entry."""
     fake_calls: int = 0
     memo_hits: int = 0
+    by_rule: int = 0
     from_cache: bool = False
     """Made by another process: nothing was traced in this one."""
     compile_id: str = ""
@@ -254,6 +256,7 @@ class FrameRecord:
             "call_* op count": self.ops_total,
             "FakeTensor dispatches": self.fake_calls,
             "memo hits": self.memo_hits,
+            "shape rules": self.by_rule,
             "instructions": self.steps,
             "guards": len(self.guards) if self.guards is not None else 0,
             "graphs": len(self.graphs),

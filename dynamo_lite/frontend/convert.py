@@ -35,7 +35,6 @@ from dynamo_lite.exc import (
     UnfitSizes,
 )
 from dynamo_lite.graph import side
-from dynamo_lite.guards import guard_collectives
 from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.record import STATS, BreakRecord, FrameRecord, log
 from dynamo_lite.signals import HandlerRaised, is_lack_of_memory, let_through, relayed
@@ -270,7 +269,7 @@ class Region(_eval_frame.Region):
             try:
                 entry = self._analyse(cache, call)
             finally:
-                if not guard_collectives.is_agreed(cache.code, entry is not None):
+                if not side.is_agreed(cache.code, entry is not None):
                     cache.state = _eval_frame.SKIP
                     if entry is not None:
                         cache.remove(entry)
@@ -281,7 +280,7 @@ class Region(_eval_frame.Region):
     def _analyse(self, cache: _eval_frame.Cache, call: MissedCall) -> Any:
         code, record = cache.code, call.record
         started = record.started = perf_counter()
-        fake_calls, memo_hits = STATS.fake_calls, STATS.memo_hits
+        fake_calls, memo_hits, by_rule = STATS.fake_calls, STATS.memo_hits, STATS.by_rule
         try:
             call.log.begins()
             entry = Analysis(self, cache, call).entry()
@@ -320,6 +319,7 @@ class Region(_eval_frame.Region):
             record.trace_seconds = perf_counter() - started - record.backend_seconds
             record.fake_calls = STATS.fake_calls - fake_calls
             record.memo_hits = STATS.memo_hits - memo_hits
+            record.by_rule = STATS.by_rule - by_rule
             log.add(record)
         return entry
 

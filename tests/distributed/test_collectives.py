@@ -23,7 +23,9 @@ COUNTS = {
 
 @pytest.fixture(scope="module", params=["eager", "aot_eager"])
 def outcomes(request):
-    items = [item for item in request.session.items if "outcomes" in getattr(item, "fixturenames", ())]
+    items = [
+        item for item in request.session.items if "outcomes" in getattr(getattr(item, "callspec", None), "params", ())
+    ]
     wanted = {item.callspec.params["name"] for item in items if item.callspec.params["outcomes"] == request.param}
     return ranks.run([name for name in collectives.SETUPS if name in wanted], backend=request.param)
 

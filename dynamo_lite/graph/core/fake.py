@@ -311,6 +311,7 @@ class Propagator:
                 return outcome, None
             outcome = self._direct(op, target, args, kwargs, tensors, values)
             if outcome is not None:
+                STATS.by_rule += 1
                 memo[key] = outcome
                 return outcome, None
         STATS.fake_calls += 1
