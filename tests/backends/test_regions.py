@@ -8,7 +8,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.backends.aot import aot_eager, load_compiler
-from dynamo_lite.backends.regions import aten, compile_regions
+from dynamo_lite.backends.regions import aten, chain, compile_regions
 from dynamo_lite.backends.regions.chain import find_chain
 from dynamo_lite.backends.regions.repeats import Repeat, repeats
 from dynamo_lite.record import GRAPH_RECORD, log
@@ -277,6 +277,8 @@ class TestAtenGraphs:
     def sizes(self, monkeypatch):
         load_compiler("torch._inductor.compile_fx")
         monkeypatch.setattr(aten, "SMALLEST", 20)
+        monkeypatch.setattr(chain, "FIXED", 1)
+        monkeypatch.setattr(chain, "WORTH", 20)
         sizes = []
 
         def interpret(gm, inputs, **settings):

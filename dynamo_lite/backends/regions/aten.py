@@ -2,8 +2,8 @@
 
 Input: a graph whose nodes have fake values in `meta["val"]`, its inputs, Inductor's compiler of one graph. Output: a callable on a list.
 Invariant: only graphs that write to their inputs are cut, as training steps do (the warm cache keeps no such graphs, but whole ones of
-inference), at regions of at least `SMALLEST` operators, beside which a border costs little. All writes are in the last segment, into which
-no view of what is written to comes.
+inference), where that spares the compiler much, at regions of at least `SMALLEST` operators, beside which a border costs little. All
+writes are in the last segment, into which no view of what is written to comes.
 
 A training step that accumulates gradients has its forward and backward pass several times; behind AOTAutograd these are equal nodes in
 one stretch, where the captured graph has calls that switch torch's state, and gradients that are added in place.
@@ -58,7 +58,7 @@ def _chain(gm: GraphModule, example_inputs: Iterable[Any], told: Any) -> Chain |
     _draw_seeds_first(gm)
     for node in gm.graph.nodes:
         node.meta.setdefault("example_value", node.meta.get("val"))
-    chain = find_chain(gm, True, SMALLEST, told)
+    chain = find_chain(gm, "auto", SMALLEST, told)
     return chain if chain is not None and _writes_last(gm, chain) else None
 
 

@@ -46,17 +46,19 @@ class RepeatedRegion:
 
 
 def regions_at(nodes: Sequence[Node], labels: Sequence[int], repeat: Repeat) -> list[RepeatedRegion]:
-    """The regions that a repeat may be cut into, the best first: a chain of layers can be cut at each of its nodes. Few values that cross
-    the borders count for more than a node more that is saved."""
+    """The regions that a repeat may be cut into, the best first: a chain of layers can be cut at each of its nodes, of which `_TRIED` are
+    tried. Few values that cross the borders count for more than a node more that is saved."""
     places = {node: i for i, node in enumerate(nodes)}
     found = []
-    for shift in range(repeat.length):
+    for shift in range(0, repeat.length, max(1, repeat.length // _TRIED)):
         starts = [start + shift for start in repeat.starts if start + shift + repeat.length <= len(nodes)]
         region = _region(nodes, labels, places, starts, repeat.length)
         if region is not None:
             found.append(region)
     return sorted(found, key=lambda region: region.saved - _WORTH * region.width, reverse=True)
 
+
+_TRIED = 64
 
 _WORTH = 2
 """Nodes that a region may save less for one value less that crosses its border."""
