@@ -7,6 +7,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.backends import registry
+from dynamo_lite.backends.aot import load_compiler
 from dynamo_lite.backends.freezing import bind, freeze, frozen_inputs
 from dynamo_lite.backends.registry import candidates
 from dynamo_lite.backends.requirements import Requirements
@@ -160,10 +161,9 @@ def test_only_who_is_named_takes_part_in_races():
 @pytest.mark.parametrize("is_frozen", [True, False])
 def test_inductors_own_setting(is_frozen, monkeypatch):
     frozen = []
-    original = torch._inductor.freezing.freeze
-    monkeypatch.setattr(
-        torch._inductor.freezing, "freeze", lambda *args, **kw: frozen.append(1) or original(*args, **kw)
-    )
+    freezing = load_compiler("torch._inductor.freezing")
+    original = freezing.freeze
+    monkeypatch.setattr(freezing, "freeze", lambda *args, **kw: frozen.append(1) or original(*args, **kw))
     model, x = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)).eval(), torch.randn(4, 3)
     compiled = dynamo_lite.compile(model, backend="inductor")
     with torch._inductor.config.patch(freezing=is_frozen):
