@@ -1,6 +1,7 @@
 """Equal regions of a graph, compiled once: which are found, where a graph is cut, results as in eager execution."""
 
 import copy
+import operator
 import random
 
 import pytest
@@ -334,3 +335,27 @@ class TestAtenGraphs:
         for _ in range(3):
             compiled(torch.randn(1, 5, 6))
         assert len(sizes) == 1
+
+    def test_a_table_of_seeds_may_be_a_result(self):
+        seeds, lookup, copy = (
+            torch.ops.prims.inductor_seeds.default,
+            torch.ops.prims.inductor_lookup_seed.default,
+            torch.ops.aten.copy_.default,
+        )
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        table = graph.call_function(seeds, (2, torch.device("cpu")))
+        y = graph.call_function(torch.ops.aten.sin.default, (x,))
+        seed = graph.call_function(lookup, (table, 0))
+        graph.output((graph.call_function(copy, (x, y)), seed, table))
+        aten._draw_seeds_first(torch.fx.GraphModule({}, graph))
+        graph.lint()
+        assert [node.target for node in graph.nodes][1:4] == [seeds, lookup, torch.ops.aten.sin.default]
+
+    def test_a_part_of_what_is_written_to_is_a_view_of_it(self):
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        parts = graph.call_function(torch.ops.aten.split.Tensor, (x, 2))
+        part = graph.call_function(operator.getitem, (parts, 0))
+        assert aten._root(part) is x
+        assert aten._root(graph.call_function(torch.ops.aten.sin.default, (part,))).target is torch.ops.aten.sin.default

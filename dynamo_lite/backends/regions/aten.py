@@ -12,6 +12,7 @@ one stretch, where the captured graph has calls that switch torch's state, and g
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import torch
 from torch._guards import TracingContext
 from torch.fx import Node
 
-from .chain import compiled_chain, find_chain
+from .chain import find_chain, run_steps
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -40,12 +41,9 @@ def compile_aten_regions(
         return compile_graph(gm, example_inputs, **settings)
     # Each segment gets its inputs from another one, at an address of its own.
     settings = {**settings, "static_input_idxs": ()}
-    parts = []
-    for body in chain.bodies:
-        with _strides_of_one():
-            parts.append(compile_graph(body, _inputs(body), **settings))
-    _tell_strides(gm)
-    run = compiled_chain(chain, parts)
+    with _strides_told(gm):
+        parts = [compile_graph(body, _inputs(body), **settings) for body in chain.bodies]
+    run = run_steps(parts, chain.steps, chain.results)
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
 
@@ -63,12 +61,14 @@ def _chain(gm: GraphModule, example_inputs: Iterable[Any], told: Any) -> Chain |
 
 
 def _draw_seeds_first(gm: GraphModule) -> None:
-    """Put what takes a seed from the table of seeds behind the table: each takes another one, so that no region has any."""
+    """Put what takes a seed from the table of seeds behind the table: each takes another one, so that no region has any. (Results of the
+    graph may have the table too.)"""
     for table in gm.graph.find_nodes(op="call_function", target=torch.ops.prims.inductor_seeds.default):
         after = table
         for user in list(table.users):
-            after.append(user)
-            after = user
+            if user.target is torch.ops.prims.inductor_lookup_seed.default:
+                after.append(user)
+                after = user
 
 
 def _writes_last(gm: GraphModule, chain: Chain) -> bool:
@@ -90,7 +90,9 @@ def _copies(gm: GraphModule) -> list[Node]:
 
 
 def _is_view(node: Node) -> bool:
-    """Whether an operator may return memory of its first argument."""
+    """Whether an operator may return memory of its first argument, or is one of its results."""
+    if node.target is operator.getitem:
+        return True
     returns = getattr(getattr(node.target, "_schema", None), "returns", ())
     return any(one.alias_info is not None for one in returns)
 
@@ -102,25 +104,22 @@ def _root(node: Node) -> Node:
 
 
 @contextlib.contextmanager
-def _strides_of_one() -> Iterator[None]:
-    """Inductor tells AOTAutograd of the strides of the results of one graph; here it has several."""
+def _strides_told(gm: GraphModule) -> Iterator[None]:
+    """Inductor tells AOTAutograd of the strides of the results of one graph. While the block compiles several, it tells nothing; then
+    those of the whole graph are told."""
     context = TracingContext.try_get()
-    if context is None:
+    told = None if context is None else context.output_strides
+    if context is None or told is None:
         yield
         return
-    wanted, context.output_strides = context.output_strides, None
+    context.output_strides = None
     try:
         yield
     finally:
-        context.output_strides = wanted
-
-
-def _tell_strides(gm: GraphModule) -> None:
-    context = TracingContext.try_get()
-    if context is not None and context.output_strides is not None:
-        (output,) = gm.graph.find_nodes(op="output")
-        values = [node.meta["val"] if isinstance(node, Node) else None for node in output.args[0]]
-        context.output_strides += [v.stride() if isinstance(v, torch.Tensor) else None for v in values]
+        context.output_strides = told
+    (output,) = gm.graph.find_nodes(op="output")
+    values = [node.meta["val"] if isinstance(node, Node) else None for node in output.args[0]]
+    told += [value.stride() if isinstance(value, torch.Tensor) else None for value in values]
 
 
 def _inputs(body: GraphModule) -> list[Any]:

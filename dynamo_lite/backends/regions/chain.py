@@ -99,14 +99,10 @@ def _compiled(gm: GraphModule, chain: Chain, example_inputs: list[Any], compile_
     return Segmented(parts, [tuple(step) for step in chain.steps], chain.results).runner()
 
 
-def compiled_chain(chain: Chain, calls: Sequence[Callable[[list[Any]], Any]]) -> Callable[[list[Any]], Any]:
-    """The callable on a list of the inputs; `calls`: those of the bodies."""
-    return _run_steps(calls, chain.steps, chain.results)
-
-
-def _run_steps(
+def run_steps(
     calls: Sequence[Callable[[list[Any]], Any]], steps: Sequence[Any], results: Sequence[Any]
 ) -> Callable[[list[Any]], Any]:
+    """The callable on a list of the inputs. `calls`: those of the segments; `steps` and `results` as of `Segmented`."""
     ready = [(calls[part], reads, dead) for part, reads, dead in steps]
 
     def run(values: list[Any]) -> Any:
@@ -131,7 +127,7 @@ class Segmented:
 
     def runner(self) -> Callable[..., Any]:
         """The callable on the flat inputs of the graph."""
-        run = _run_steps([BOXED.get(part) or boxed(part) for part in self.parts], self.steps, self.results)
+        run = run_steps([BOXED.get(part) or boxed(part) for part in self.parts], self.steps, self.results)
 
         def call(*args: Any) -> Any:
             return run(list(args))
