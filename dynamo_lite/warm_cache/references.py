@@ -547,15 +547,18 @@ class CodeTable:
 
     def __init__(self, code: types.CodeType) -> None:
         self._known = {fingerprint(code): code}
+        self._unopened = [code]  # nobody has looked for nested ones in them
 
     def add(self, code: types.CodeType) -> None:
         """Note the code of a function."""
-        self._known.setdefault(fingerprint(code), code)
+        if self._known.setdefault(fingerprint(code), code) is code:
+            self._unopened.append(code)
 
     def find(self, wanted: bytes) -> types.CodeType | None:
         """The code with that fingerprint."""
-        if wanted not in self._known:
-            self._known.update((fingerprint(code), code) for code in all_codes(list(self._known.values())))
+        if wanted not in self._known and self._unopened:
+            self._known.update((fingerprint(code), code) for code in all_codes(self._unopened))
+            self._unopened = []
         return self._known.get(wanted)
 
 
