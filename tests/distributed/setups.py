@@ -166,12 +166,18 @@ def compiled_FSDP1_of_layers(world, compile):
     return train(world, compile(FullyShardedDataParallel(whole, use_orig_params=True, device_id=torch.device("cpu"))))
 
 
-@setup
-def compiled_FSDP2(world, compile):
+def sharded_by_block(world):
+    """The model of which each block is sharded, and what is left."""
     sharded = model()
     for block in sharded.blocks:
         fully_shard(block, mesh=world.mesh)
     fully_shard(sharded, mesh=world.mesh)
+    return sharded
+
+
+@setup
+def compiled_FSDP2(world, compile):
+    sharded = sharded_by_block(world)
     return train(world, compile(sharded), sharded)
 
 
@@ -207,10 +213,7 @@ def FSDP1_step(world, compile):
 
 @setup
 def FSDP2_step(world, compile):
-    sharded = model()
-    for block in sharded.blocks:
-        fully_shard(block, mesh=world.mesh)
-    fully_shard(sharded, mesh=world.mesh)
+    sharded = sharded_by_block(world)
     return steps(world, compile, sharded)
 
 
