@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_210,
+    ".": 4_250,
     "backends": 3_650,
     "backends/regions": 770,
     "dynamism": 1_000,

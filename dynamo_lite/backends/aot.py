@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite._eval_frame import call_moved
+from dynamo_lite.data_stack import with_room
 from dynamo_lite.exc import TRACEBACK
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
 
@@ -97,7 +98,7 @@ def load_compiler(name: str) -> ModuleType:
     """
     if name not in sys.modules:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(import_module, name).result()
+            thread.submit(with_room, import_module, name).result()
     return sys.modules[name]
 
 

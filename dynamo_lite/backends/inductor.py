@@ -12,10 +12,12 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config as frontend_config
+from dynamo_lite.data_stack import with_room
 from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.signals import let_through
 
@@ -56,7 +58,7 @@ def inductor(
             def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
                 inner = _or_as_it_is(gm) if depends_on_data(fakes) else _in_regions(gm)
-                return compile_fx(graph, fakes, config_patches=settings, inner_compile=inner)
+                return compile_fx(graph, fakes, config_patches=settings, inner_compile=partial(with_room, inner))
 
             return without_disable(call_with_fakes(compile_copy, gm, example_inputs))
 

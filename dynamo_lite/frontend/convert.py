@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 from dynamo_lite import _eval_frame, markers, own_builtins
 from dynamo_lite.config import config
+from dynamo_lite.data_stack import with_room
 from dynamo_lite.dynamism import recompile_policy
 from dynamo_lite.dynamism.automatic_dynamic import Memory, module_of, note_values
 from dynamo_lite.exc import (
@@ -225,7 +226,7 @@ class Region(_eval_frame.Region):
             if not self.limits.allow(self, cache, fn, values):
                 return None
             with log.capture_context(), relayed():
-                return self._compile(cache, fn, values)
+                return with_room(self._compile, cache, fn, values)
 
     def _check_tracer(self, fn: FunctionType) -> None:
         """A tracer of torch calls a compiled function. Raises RuntimeError unless a setting says that it is to see the function itself."""

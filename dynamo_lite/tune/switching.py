@@ -22,6 +22,7 @@ from torch._guards import TracingContext, tracing
 
 from dynamo_lite import _eval_frame
 from dynamo_lite.backends.registry import lookup_backend
+from dynamo_lite.data_stack import with_room
 from dynamo_lite.exc import brief
 
 from .apart import RaceApart
@@ -134,7 +135,7 @@ def _submit(race: Callable[[], None]) -> None:
 
 def _work() -> None:
     while True:
-        _waiting.get()()
+        with_room(_waiting.get())
 
 
 def _after_fork() -> None:
