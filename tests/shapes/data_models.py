@@ -52,7 +52,7 @@ def clipped_norm():
     return with_floats(f)
 
 
-@program(graphs=2, whole=False, note="from the second call on a float that varies is added to a number of a tensor")
+@program(graphs=2)
 def running_loss():
     class Meter:
         total, count = 0.0, 0

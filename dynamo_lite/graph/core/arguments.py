@@ -48,7 +48,8 @@ MODELS = types.SimpleNamespace()
 items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trace ask the function modes around its frame,
 `meet_overrides(tr)` the classes of wrapper tensors as well;
 `numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none; `follow_both(tx, make
-condition)` makes both sides of a branch on data part of the graph, where that can be."""
+condition)` makes both sides of a branch on data part of the graph, where that can be; `late_number(tx, function, operands)` has Python
+compute a float behind the graph, of which an operand `is_from_data(value)`."""
 
 
 class Overridden(Unsupported):

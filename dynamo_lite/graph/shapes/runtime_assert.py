@@ -111,7 +111,7 @@ def _places(builder: GraphBuilder, symbols: Symbols) -> dict[Any, _Place]:
         subject = getattr(node.meta, "subject", None)
         if node.op == "placeholder":
             continue
-        if isinstance(subject, SymValue):
+        if type(subject) is SymValue:  # a float that varies has no symbol
             numbers = [(None, subject.sym)]
         elif isinstance(subject, TensorValue) and subject.meta.live:
             numbers = list(enumerate(subject.meta.shape))

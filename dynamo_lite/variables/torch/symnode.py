@@ -13,7 +13,7 @@ import functools
 import math
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -147,10 +147,16 @@ class SymNodeVariable(VariableTracker):
     @staticmethod
     def extreme(tx: Frame, function: object, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
         """`min(best, item)`, or `max`, of ints as a number of the graph, unless it is known which one that is: this call must not decide
-        for later ones. None for floats that vary: the analysis compares them."""
+        for later ones. Floats that vary, and infinities, are none of the algebra: None if the analysis compares them, a number that Python
+        computes behind the graph if only data decide."""
         proxies = [vt.proxy for vt in (best, item) if isinstance(vt, SymNodeVariable)]
-        if not proxies or any(isinstance(p, FloatValue) for p in proxies):
-            return None
+        if (
+            not proxies
+            or any(isinstance(p, FloatValue) for p in proxies)
+            or any(map(_is_huge, map(operand_of, (best, item))))
+        ):
+            is_late = any(map(MODELS.is_from_data, proxies)) and best.python_type() is item.python_type() is float
+            return MODELS.late_number(tx, function, (best, item)) if is_late else None
         if best.python_type() is not item.python_type() or best.python_type() is bool:
             return None  # the result would be of either type
         one, other = (_host(operand_of(vt)) for vt in (best, item))
@@ -234,7 +240,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     if any(isinstance(o, FloatValue) or (function in _QUOTIENTS and _is_float(o)) or _is_huge(o) for o in operands) or (
         function is operator.pow and _is_float_that_varies(operands[0])
     ):
-        return of_floats(tx, function, tuple(operands))
+        return of_floats(tx, function, tuple(operands), trackers)
     if (function in _PARTIAL and _is_refused(function, operands[1])) or (
         function is operator.pow and not _is_power_of_symbols(tx, *operands)
     ):
@@ -249,7 +255,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
     if _is_huge(result):
-        return of_floats(tx, function, tuple(operands))
+        return of_floats(tx, function, tuple(operands), trackers)
     hint = result.node.hint if type(result) is torch.SymInt and result.node.has_hint() else None
     if type(hint) is int and not -UNBOUNDED < hint < UNBOUNDED:
         return with_present_numbers(tx, function, trackers)  # the algebra has infinities there
@@ -297,11 +303,13 @@ def _is_huge(number: Any) -> bool:
     return type(number) is float and not -_HUGE < number < _HUGE
 
 
-def of_floats(tx: Frame, function: Callable[..., Any], operands: tuple[Any, ...]) -> VariableTracker:
+def of_floats(
+    tx: Frame, function: Callable[..., Any], operands: tuple[Any, ...], trackers: Sequence[VariableTracker] = ()
+) -> VariableTracker:
     """The result of a function of which an operand or the result is a float: another float, or a decision."""
     decide = tx.tr.graph.symbols.decide
-    if any(is_unbacked(_host(o)) for o in operands if type(o) is SymValue):
-        return unsupported("data-dependent-size", str(function))
+    if any(map(MODELS.is_from_data, operands)):
+        return MODELS.late_number(tx, function, trackers)
     try:
         result = function(*[present(o) for o in operands])
         if type(result) is float:
@@ -503,7 +511,7 @@ def _register(function: Any, symbolic: Any = None) -> None:
         elif not kwargs and any(isinstance(a, SymNodeVariable) for a in args):
             operands = tuple([operand_of(a) for a in args])
             if MISSING not in operands:
-                result = of_floats(tx, function, operands)
+                result = of_floats(tx, function, operands, args)
                 if result is not NOT_IMPLEMENTED:  # else the function raises TypeError, which says what it wants
                     return result
         args = tuple([specialized(a) for a in args])

@@ -1,0 +1,118 @@
+"""Floats that Python computes behind the graph, from numbers that only tensor data decide and floats that vary.
+
+Input: a function of numbers and its arguments, such as `total + loss.item()`. Output: a `LateNumberVariable`, which generated code computes
+by calling the function when the graph has run.
+Invariant: the function raises nothing, for whatever numbers, and gives a float: it may run late. Any question about the float, and any
+operator of the graph that it is given to, breaks the graph there: the algebra of symbolic sizes would round differently.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dynamo_lite.exc import unsupported
+from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
+from dynamo_lite.graph.core.varying_floats import FloatValue
+from dynamo_lite.graph.shapes.sizes import UNBOUNDED
+from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+
+from ..symnode import SymNodeVariable, is_unbacked
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
+_TOTAL = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.abs, abs, min, max)
+
+
+class LateFloat(FloatValue):
+    """The value of a `LateNumberVariable`, which is unknown in the present call too."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, decide: Any, text: str) -> None:
+        self.decide, self.text = decide, text
+        self.origin, self.node = ("late",), None
+
+    @property
+    def real(self) -> float:  # type: ignore[override]
+        return self.refuse()
+
+    @property
+    def sym(self) -> float:
+        return self.refuse()
+
+    def refuse(self) -> NoReturn:
+        unsupported("data-dependent-size", self.text)
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class LateNumberVariable(SymNodeVariable):
+    """The float that `function` gives for these numbers."""
+
+    is_rebuilt = True
+
+    def __init__(self, tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> None:
+        text = f"{function.__name__}({', '.join([vt.describe() for vt in operands])})"
+        super().__init__(LateFloat(tx.tr.graph.symbols.decide, text))
+        self.function, self.operands = function, tuple(operands)
+
+    def as_python_constant(self) -> Any:
+        self.proxy.refuse()
+
+    def present(self) -> Any:
+        return None
+
+    def children(self) -> Any:
+        return self.operands
+
+    def emit_new(self, cg: Codegen) -> None:
+        cg.load_callable(self.function)
+        for operand in self.operands:
+            cg.load(operand)
+        cg.asm.call(len(self.operands))
+
+
+def late_number(tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> VariableTracker:
+    """`function(*operands)`, numbers of which data decide one; breaks the graph if the function is not known to give a float."""
+    floats = [vt.python_type() is float for vt in operands]
+    gives_float = all(floats) if function in (min, max) else any(floats)
+    is_total = function in _TOTAL or (function is operator.truediv and _is_not_zero(tx, operands[1]))
+    if gives_float and is_total and not any(map(_may_exceed_floats, operands)):
+        return LateNumberVariable(tx, function, operands)
+    return unsupported("data-dependent-size", str(function))
+
+
+def _is_not_zero(tx: Frame, divisor: VariableTracker) -> bool:
+    """Whether a number is none that a division raises for; one that varies is held to the answer."""
+    if isinstance(divisor, ConstantVariable):
+        return divisor.value != 0
+    if not isinstance(divisor, SymNodeVariable) or is_from_data(divisor.proxy):
+        return False
+    truth = divisor.nb_bool(tx)
+    return isinstance(truth, ConstantVariable) and truth.value is True
+
+
+def _may_exceed_floats(vt: VariableTracker) -> bool:
+    """Whether a number may be an int that is no float."""
+    return isinstance(vt, ConstantVariable) and type(vt.value) is int and not -UNBOUNDED < vt.value < UNBOUNDED
+
+
+def is_from_data(operand: Any) -> bool:
+    """Whether only tensor data decide an operand of arithmetic."""
+    return isinstance(operand, LateFloat) or (
+        not isinstance(operand, FloatValue) and is_unbacked(getattr(operand, "sym", None))
+    )
+
+
+@packs(LateNumberVariable)
+def pack_late_number(packing: Packing, vt: LateNumberVariable) -> NoReturn:
+    vt.proxy.refuse()
+
+
+MODELS.late_number, MODELS.is_from_data = late_number, is_from_data
