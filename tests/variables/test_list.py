@@ -3,8 +3,11 @@
 import sys
 
 import pytest
+import torch
 
-from tests.helpers.capturing import captured, same
+import dynamo_lite
+from dynamo_lite.record import log
+from tests.helpers.capturing import captured, same, stop
 from tests.helpers.container_programs import LIST_CHANGES, LIST_NAMES
 from tests.helpers.differential import breaks, check, check_lines
 
@@ -241,3 +244,99 @@ def test_sort_notices_a_change_that_is_undone():
     for function in (key, captured(key)):
         with pytest.raises(ValueError, match="modified during sort"):
             numbers.sort(key=function)
+
+
+class Named(list):
+    """A subclass, whose native part changes."""
+
+
+@pytest.mark.parametrize("make", [list, Named])
+def test_a_list_that_is_only_appended_to_may_have_any_length(make):
+    """Losses that a step collects: no version per step, and the list is not read."""
+    losses = make()
+
+    def step(x):
+        losses.append(x.sum())
+        losses.extend([x, len(losses)])
+        losses.__iadd__((1, 2))
+        return x + 1
+
+    log.reset()
+    compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
+    for i in range(4):
+        del losses[3:]
+        before = list(losses)
+        if i == 1:
+            losses.append("more")
+            before.append("more")
+        x = torch.full((2,), float(i))
+        compiled(x)
+        assert losses[: len(before)] == before
+        total, same_x, *rest = losses[len(before) :]
+        assert total == 2 * i and same_x is x and rest == [len(before) + 1, 1, 2]
+    assert len(log.snapshot()) == 3, "a new version for each length that was asked for: 0, 4 and 3"
+
+
+def test_appends_to_a_list_of_any_length():
+    losses = []
+
+    def step(x):
+        losses.append(x.sum())
+        losses.extend(2 * item for item in (1, 2))
+        return x + 1
+
+    log.reset()
+    compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
+    for i in range(5):
+        compiled(torch.full((2,), float(i)))
+    assert losses == [0, 2, 4, 2, 2, 4, 4, 2, 4, 6, 2, 4, 8, 2, 4]
+    assert len(log.snapshot()) == 1
+
+
+def test_appends_before_the_items_are_read():
+    xs, ys = [3, 1], [5]
+
+    def f():
+        xs.append(2)
+        xs.append(ys)
+        ys.append(6)
+        first, last = xs[0], xs[-1]
+        del xs[-1]
+        xs.sort()
+        ys.append(first)
+        return last is ys, len(ys), ys.pop(), xs
+
+    run = captured(f)
+    assert run() == (True, 3, 3, [1, 2, 3]) and ys == [5, 6]
+    assert run() == (True, 4, 1, [1, 2, 2, 3]) and ys == [5, 6, 6]
+
+
+def test_clear_behind_appends():
+    xs = [1, 2]
+
+    def f():
+        xs.append(3)
+        xs.clear()
+        xs.append(4)
+        return len(xs)
+
+    assert captured(f)() == 1 and xs == [4]
+
+
+def test_appends_of_a_call_that_breaks_and_of_one_that_raises():
+    xs = [1]
+
+    def f(n):
+        xs.append(n)
+        stop()
+        xs.append(n + 1)
+        if n > 5:
+            raise ValueError(n)
+        xs.append(n + 2)
+
+    run = captured(f)
+    run(2)
+    assert xs == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="7"):
+        run(7)
+    assert xs == [1, 2, 3, 4, 7, 8]

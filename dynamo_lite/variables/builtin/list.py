@@ -3,14 +3,14 @@
 Input: trackers of the items, or a real list. Output: `ListVariable`, its slots and the whole method surface of
 `list`.
 Invariant: the model is the list: every alias holds this tracker. A list from outside is replayed by one slice
-assignment.
+assignment; one that is only appended to by one `extend`, and may have any length at the next call.
 Mirrors `Objects/listobject.c`.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
@@ -24,7 +24,7 @@ from dynamo_lite.variables.protocol.abstract import (
     type_name,
     unpack,
 )
-from dynamo_lite.variables.protocol.base import MISSING, Plain, VariableTracker, missing_from
+from dynamo_lite.variables.protocol.base import MISSING, Children, Plain, VariableTracker, missing_from
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.native import (
@@ -49,10 +49,23 @@ if TYPE_CHECKING:
 
 
 class ListVariable(SequenceVariable):
-    """A list or the native part of an instance of a subclass."""
+    """A list or the native part of an instance of a subclass. `appended`: behind the items of a list from outside, which are not read."""
 
     base = list
     cls: type = Plain(list)
+    appended: Sequence[VariableTracker] = Children((), init=False)
+
+    def load_items(self) -> list[VariableTracker]:
+        items = [*super().load_items(), *self.appended]
+        self.appended = ()
+        return items
+
+    def append(self, items: Sequence[VariableTracker]) -> None:
+        """Add items at the end; the change has been announced."""
+        if "items" in self.__dict__:
+            self.items.extend(items)
+        else:
+            self.appended = (*self.appended, *items)
 
     @classmethod
     def make(cls, items: list[VariableTracker]) -> ListVariable:
@@ -69,10 +82,16 @@ class ListVariable(SequenceVariable):
         return items[arg] if is_new or len(items) == list.__len__(self.value) else None
 
     def let_go(self, tr: Trace) -> Any:
+        if "items" not in self.__dict__:
+            return ()
         held = enumerate(list.__iter__(self.value))
         return [(tr.source(self.source, ir.INDEX, i), real) for i, real in missing_from(self.items, held)]
 
     # -- slots
+
+    def mp_length(self, tx: Frame) -> VariableTracker:
+        n = super().mp_length(tx)
+        return ConstantVariable(n.value + len(self.appended)) if self.appended else n
 
     def mp_ass_subscript(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
         if issubclass(key.python_type(), slice):
@@ -139,11 +158,12 @@ class ListVariable(SequenceVariable):
             cg.asm.pop_top()
 
     def emit_update(self, cg: Codegen) -> None:
-        if "items" not in self.__dict__:
+        replaced = "items" in self.__dict__
+        if not replaced and not self.appended:
             return  # a subclass's attributes were changed
-        cg.load_callable(_replace_items)
+        cg.load_callable(_replace_items if replaced else list.extend)
         cg.load(self)
-        emit_list(cg, self.items)
+        emit_list(cg, self.items if replaced else self.appended)
         cg.asm.call(2)
         cg.asm.pop_top()
 
@@ -185,9 +205,8 @@ def iterate(tx: Frame, iterable: VariableTracker, unpack: Callable[..., Any] = u
 
 @method(list.append)
 def list_append(tx: Frame, self: ListVariable, object: VariableTracker, /) -> VariableTracker:
-    if self.source is not None:
-        tx.tr.effects.mutating(self)
-    self.items.append(object)
+    self.changing(tx)
+    self.append([object])
     return NONE
 
 
@@ -195,15 +214,16 @@ def list_append(tx: Frame, self: ListVariable, object: VariableTracker, /) -> Va
 def list_extend(tx: Frame, self: ListVariable, iterable: VariableTracker, /) -> VariableTracker:
     items = host_items(iterable)
     if items is not None:
+        items = list(items)
         self.changing(tx)
-        self.items.extend(list(items))
+        self.append(items)
         return NONE
     iterator = get_iter(tx, iterable)
     hint_length(tx, iterable)
     self.changing(tx)
     # Item by item: what the iterator yields may look at the list.
     while (item := iter_next(tx, iterator)) is not None:
-        self.items.append(item)
+        self.append([item])
     return NONE
 
 
@@ -241,7 +261,7 @@ def list_clear(tx: Frame, self: ListVariable, /) -> VariableTracker:
     self.changing(tx)
     loaded = self.__dict__.get("items")
     if loaded is None:
-        self.items = []
+        self.items, self.appended = [], ()
     else:
         loaded.clear()
     return NONE
