@@ -221,6 +221,8 @@ class FrameRecord:
     """The user's lines that decide by sizes or need them as constants, and the functions that were called to get there."""
     guard_lines: dict[tuple[str, int] | None, tuple[Function, ...]] = field(default_factory=dict)
     """The user's lines that need a guard, and the functions that were called to get there."""
+    delayed: list[str] = field(default_factory=list)
+    """What the frame does behind its graph instead of breaking it, with the user's lines."""
     breaks_in_loop: bool = False
     """Whether the version ends with a break in a loop of the frame itself."""
     steps: int = 0

@@ -344,6 +344,7 @@ class Analysis:
         tr.guards.settle()
         self.record.steps = tr.budget.steps
         self.record.guard_lines = tr.thread.functions_at
+        self.record.delayed = tr.effects.delayed()
         if codegen is None:
             program = build_program(tr.guards)
         else:

@@ -65,6 +65,7 @@ def describe_frame(frame: FrameRecord) -> list[str]:
         lines += [f"    {name}: {text}" for name, _, text in graph.race or ()]
         lines += [f"    {name}, left to torch: {note}" for name, notes in graph.notes.items() for note in notes]
         lines.append(graph.code_text().strip())
+    lines += [f"behind the graph: {text}" for text in frame.delayed]
     for record in frame.breaks:
         lines += ["graph break", str(record)]
     if frame.specializations:

@@ -48,6 +48,7 @@ from .stdlib import (  # noqa: F401
     functools,
     inspect,
     lru_cache,
+    printing,
     random,
     sysmodule,
     typing,

@@ -28,9 +28,15 @@ class DataText:
     pattern = "(?s:.+)"
 
     def __init__(self, tx: Frame, tensor: VariableTracker) -> None:
+        self.tensor = tensor
         self.what = tensor.describe()
         self.step = tx.tr.thread.failing_step()
         self.user_stack = tx.tr.thread.user_stack()
+
+    def copied(self, tx: Frame) -> VariableTracker:
+        """A tensor whose text is this one when the graph has run, if nothing has been written to the tensor since; else a break."""
+        copied = self.tensor.printed_copy(tx)
+        return self.needed() if copied is None else copied
 
     def needed(self) -> NoReturn:
         """Break where the text was asked for."""
@@ -40,11 +46,12 @@ class DataText:
 
 
 class NumberText:
-    """The text of a number that varies. `number` is its model."""
+    """The text of a number that varies. `number` is its model, `spec` how it is formatted: "" is its repr."""
 
-    def __init__(self, tx: Frame, number: VariableTracker) -> None:
-        self.number = number
-        self.pattern = "-?[0-9]+" if number.python_type() is int else "[-+.0-9einfa]+"
+    def __init__(self, tx: Frame, number: VariableTracker, spec: str) -> None:
+        self.number, self.spec = number, spec
+        digits = "-?[0-9]+" if number.python_type() is int else "[-+.0-9einfa]+"
+        self.pattern = "(?s:.*)" if spec else digits
         self.place = tx.tr.thread.frame.instruction()
 
     def needed(self) -> NoReturn:
@@ -55,12 +62,12 @@ class NumberText:
 _LATE = (DataText, NumberText)
 
 
-def number_text(tx: Frame, number: VariableTracker) -> VariableTracker:
+def number_text(tx: Frame, number: VariableTracker, spec: str = "") -> VariableTracker:
     """The text of a symbolic number. What one instruction makes texts of is a constant there if one of them was needed before."""
     frame = tx.tr.thread.frame
     if number.python_type() is bool or frame is None or frame.instruction() in tx.tr.facts.numbers_in_texts:
-        return ConstantVariable(repr(number.as_python_constant()))
-    return LateText([NumberText(tx, number)])
+        return ConstantVariable(format(number.as_python_constant(), spec))
+    return LateText([NumberText(tx, number, spec)])
 
 
 class LateText(VariableTracker):
@@ -142,9 +149,10 @@ class LateText(VariableTracker):
             if type(part) is str:
                 cg.load_const(part)
             else:
-                cg.load_callable(repr)
+                cg.load_callable(format)
                 cg.load(part.number)
-                cg.asm.call(1)
+                cg.load_const(part.spec)
+                cg.asm.call(2)
         cg.asm.build_string(len(self.parts))
 
 

@@ -622,7 +622,6 @@ for _function, _slug in {
     breakpoint: "debugger",
     __import__: "import",
     compile: "exec-eval",
-    print: "call-print",
 }.items():
     refuse(_slug, _function, context=f"{_function.__name__}()")
 

@@ -533,12 +533,25 @@ def _format_number(function: Any) -> None:
     of_constants = HANDLERS[function]
 
     def handler(tx: Frame, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
-        if isinstance(self, SymNodeVariable) and isinstance(format_spec, ConstantVariable) and format_spec.value == "":
-            return number_text(tx, self)
+        spec = format_spec.value if isinstance(format_spec, ConstantVariable) else None
+        if isinstance(self, SymNodeVariable) and type(spec) is str and _formats_all(self.python_type(), spec):
+            return number_text(tx, self, spec)
         return of_constants(tx, self, format_spec)
 
     HANDLERS[function] = handler
 
+
+def _formats_all(cls: type, spec: str) -> bool:
+    """Whether a format takes all numbers of a class. (`c` wants the number of a character.)"""
+    try:
+        format(cls(), spec)
+    except ValueError:
+        return False
+    return not spec.endswith("c") and len(spec) <= _LONG_SPEC
+
+
+_LONG_SPEC = 16
+"""Longer formats may ask for texts that no memory holds."""
 
 for _cls in (int, float):
     for _raw in vars(_cls).values():

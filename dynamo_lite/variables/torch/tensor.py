@@ -9,6 +9,7 @@ Mirrors `torch/csrc/autograd/python_variable.cpp`, `python_variable_methods.cpp`
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 import types
@@ -189,6 +190,19 @@ class TensorVariable(VariableTracker):
             else unsupported("format", self.describe(), origin=made_at(self.proxy))
         )
 
+    def printed_copy(self, tx: Frame) -> VariableTracker | None:
+        """A tensor that prints as this one does now, and that nobody writes to; None where its text may tell of gradients or of a
+        class, or is that of many elements."""
+        sizes, changed = self.sizes(), [vt.value for vt in tx.tr.effects.mutations]
+        is_plain = (
+            self.python_type() is torch.Tensor and not self.proxy.meta.requires_grad and tx.tr.graph.scope is None
+        )
+        if not is_plain or sizes is None or None in sizes or math.prod(sizes) > MOST_PRINTED:
+            return None
+        if any(value is torch._tensor_str.PRINT_OPTS for value in changed):
+            return None
+        return tx.tr.graph.call(tx, "call_method", "clone", [self])
+
     def nb_bool(self, tx: Frame) -> VariableTracker:
         known = known_item(self)
         if known is MISSING:
@@ -333,6 +347,10 @@ class NewParameterVariable(TensorVariable):
 def torchs_slots(vt: TensorVariable) -> type[TensorVariable]:
     """The model whose slots are torch's own, whatever special methods the tensor's class defines."""
     return getattr(vt.__class__, "torchs", vt.__class__)
+
+
+MOST_PRINTED = 1_000
+"""Elements of a tensor that is copied to be printed; texts of larger ones show a part of them."""
 
 
 def is_operand(vt: VariableTracker) -> bool:

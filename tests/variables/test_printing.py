@@ -1,0 +1,328 @@
+"""`config.stitch`: `print` behind the graph. What is written, in which order, and what still ends the graph."""
+
+import contextlib
+import io
+import re
+import sys
+import types
+import weakref
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import dynamo_lite
+from dynamo_lite.record import log
+
+
+@pytest.fixture(autouse=True)
+def stitched():
+    with dynamo_lite.config.patch(stitch=True):
+        yield
+
+
+def written(fn, calls):
+    """What the calls write, and what they return or raise."""
+    stream, results = io.StringIO(), []
+    with contextlib.redirect_stdout(stream):
+        for args in calls:
+            try:
+                results.append(fn(*args))
+            except (ValueError, ZeroDivisionError) as error:
+                results.append(str(error))
+            print("--")
+    return stream.getvalue(), [r.tolist() if isinstance(r, torch.Tensor) else r for r in results]
+
+
+def check(fn, *calls, slugs=()):
+    """The program writes and returns what it does in eager execution, with these breaks."""
+    expected = written(fn, [[a.clone() if isinstance(a, torch.Tensor) else a for a in args] for args in calls])
+    log.reset()
+    assert written(dynamo_lite.compile(fn, backend="eager"), calls) == expected
+    assert {b.slug for b in log.breaks()} == set(slugs)
+    return expected[0]
+
+
+X = torch.arange(3.0)
+
+
+def test_constants():
+    def f(x):
+        print("a", 1, None, [2.5, "b"], {"k": (1,)}, sep="-", end="|")
+        print()
+        print("c", flush=True)
+        print(*"xy", sep=None, end=None)
+        return x + 1
+
+    assert check(f, [X], [X]) == "a-1-None-[2.5, 'b']-{'k': (1,)}|\nc\nx y\n--\n" * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_numbers_of_the_graph(backend):
+    state = types.SimpleNamespace(total=0.0)
+
+    def f(x, i):
+        loss = x.square().mean()
+        state.total += loss.item()
+        print(f"step {i:03d}: loss {loss.item():.4f} {loss.item()} ({state.total:8.2e})", x.shape[0])
+        return loss * 2
+
+    def run(fn, calls):
+        state.total = 0.0
+        return written(fn, calls)
+
+    calls = [[X + i, i] for i in range(5)]
+    expected = run(f, calls)
+    log.reset()
+    assert run(dynamo_lite.compile(f, backend=backend), calls) == expected
+    assert not log.breaks() and len(log.snapshot()) == 2, "one version for i = 0, one for all others"
+
+
+def test_tensors_are_written_as_they_were():
+    def f(x):
+        print(x, "before")
+        x.add_(1)
+        print("after", x[:2], (x > 1).sum())
+        x.mul_(2)
+        return x
+
+    text = check(f, [X.clone()], [X.clone() + 5])
+    assert "tensor([0., 1., 2.]) before\nafter tensor([1., 2.]) tensor(2)\n" in text
+
+
+def test_order_with_other_effects():
+    seen = []
+
+    def f(x):
+        print("one")
+        seen.append(len(seen))
+        print("two", seen)
+        return x + 1
+
+    expected = written(f, [[X], [X]])
+    seen.clear()
+    log.reset()
+    assert written(dynamo_lite.compile(f, backend="eager"), [[X], [X]]) == expected
+    assert not log.breaks()
+
+
+class Plain:
+    def __str__(self):
+        return "plain"
+
+
+class Noisy:
+    def __str__(self):
+        print("inner")
+        return "outer"
+
+
+class Raising:
+    def __str__(self):
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize("thing, slugs", [(Plain(), ()), (Noisy(), ("call-print",)), (Raising(), ("call-print",))])
+def test_texts_of_the_program(thing, slugs):
+    """What stands before an object is written before its method runs."""
+
+    def f(x):
+        print("one", thing)
+        return x + 1
+
+    check(f, [X], [X], slugs=slugs)
+
+
+def test_text_is_there_when_somebody_may_look():
+    """A foreign call ends the graph, behind what was printed before."""
+
+    def f(x):
+        print("one", x.sum())
+        y = x * 2
+        n = len(sys.stdout.getvalue().splitlines())
+        print("two", n)
+        return y + n
+
+    check(f, [X], [X], slugs=["call-io"])
+
+
+def test_text_is_there_before_an_exception():
+    def f(x, n):
+        print("one", x.sum().item())
+        if n == 0:
+            raise ValueError("none")
+        y = x / n
+        print("two")
+        return y, 1 / (n - 1)
+
+    check(lambda x, n: f(x, n)[0], [X, 2], [X, 0], [X, 1], [X, 3], slugs=["uncaught-exception"])
+
+
+def test_failing_operator():
+    """The frame starts again: what it prints before the operator is there once."""
+
+    def f(x, i):
+        print("one")
+        y = x.index_select(0, i)
+        print("two")
+        return y
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        compiled(X, torch.tensor([1]))
+        with pytest.raises((IndexError, RuntimeError), match="out of range"):
+            compiled(X, torch.tensor([5]))
+    assert stream.getvalue() == "one\ntwo\none\n"
+
+
+def test_sides_of_a_branch_on_data():
+    def f(x):
+        if x.sum() > 2:
+            print("large")
+            y = x + 1
+        else:
+            y = x - 1
+        return y * 2
+
+    with dynamo_lite.config.patch(capture_branches=True):
+        assert check(f, [X], [-X], [X], slugs=["data-dependent-branch"]).count("large") == 2
+
+
+def test_bodies_of_operators():
+    def body(x):
+        print("body")
+        return x.sin()
+
+    def f(x):
+        return checkpoint(body, x, use_reentrant=False) + 1
+
+    log.reset()
+    stream = io.StringIO()
+    with contextlib.redirect_stdout(stream):
+        x = X.clone().requires_grad_()
+        f(x).sum().backward()
+        expected, stream_at = stream.getvalue(), stream.tell()
+        dynamo_lite.compile(f, backend="eager")(x.detach().requires_grad_()).sum().backward()
+    assert stream.getvalue()[stream_at:] == expected
+
+
+class Shouting(io.StringIO):
+    def write(self, text):
+        return super().write(text.upper())
+
+
+@pytest.mark.parametrize("make", [Shouting, io.StringIO])
+def test_streams_of_the_program(make):
+    """A stream whose methods are the program's is written to at the moment of the call."""
+
+    def f(x):
+        print("one")
+        return x + 1
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    compiled(X)  # another stream
+    log.reset()
+    with contextlib.redirect_stdout(make()) as stream:
+        compiled(X)
+        compiled(X)
+    assert stream.getvalue() == ("ONE\n" if make is Shouting else "one\n") * 2
+    assert [b.slug for b in log.breaks()] == (["call-print"] if make is Shouting else [])
+
+
+def test_streams_that_are_named(tmp_path):
+    def f(x, file):
+        print("one", x.sum().item(), file=file)
+        return x + 1
+
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    for name in "ab":
+        with open(tmp_path / name, "w") as file:
+            compiled(X, file)
+            compiled(X, file)
+        assert (tmp_path / name).read_text() == "one 3.0\none 3.0\n"
+
+
+def test_redirection_inside_of_the_frame():
+    def f(x):
+        print("one")
+        with contextlib.redirect_stdout(io.StringIO()) as inner:
+            print("two")
+        print("three", repr(inner.getvalue()))
+        return x + 1
+
+    log.reset()
+    text = written(dynamo_lite.compile(f, backend="eager"), [[X], [X]])[0]
+    assert text == "one\nthree 'two\\n'\n--\n" * 2
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [torch.ones(2000), torch.nn.Parameter(torch.ones(2)), torch.ones(2, requires_grad=True)],
+    ids=["large", "parameter", "grad"],
+)
+def test_tensors_whose_text_is_known_at_the_moment_only(thing):
+    def f(x):
+        print(thing * 1 if thing.numel() < 3 and type(thing) is torch.Tensor else thing)
+        return x + 1
+
+    check(f, [X], [X], slugs=["format"])
+
+
+def test_earlier_text_of_data():
+    def f(x):
+        text = str(x)
+        x.add_(1)
+        print(text)
+        return x * 2
+
+    assert check(f, [X.clone()], slugs=["format"]).startswith("tensor([0., 1., 2.])")
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: print(1, sep=2), lambda: print(1, end=b""), lambda: print(1, fil=None)], ids=["sep", "end", "name"]
+)
+def test_wrong_arguments(call):
+    def f(x):
+        y = x + 1
+        try:
+            call()
+        except TypeError as error:
+            return y, str(error)
+
+    assert dynamo_lite.compile(f, backend="eager")(X)[1] == f(X)[1]
+
+
+def test_off_by_default():
+    with dynamo_lite.config.patch(stitch=False):
+
+        def f(x):
+            print("one")
+            return x + 1
+
+        check(f, [X], [X], slugs=["call-print"])
+
+
+def test_nobody_keeps_what_was_printed():
+    def f(x):
+        y = x * 2
+        print(y)
+        return y + 1
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    x = X.clone()
+    alive = weakref.ref(x)
+    written(compiled, [[x]])
+    del x
+    assert alive() is None
+
+
+def test_explain_tells_what_runs_behind_the_graph():
+    def f(x):
+        print("one")
+        return x + 1
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        text = str(dynamo_lite.explain(f, X))
+    assert re.search(rf"behind the graph: \S*test_printing.py:{f.__code__.co_firstlineno + 1}: print\n", text)
+    assert " 0 graph breaks" in text
