@@ -1,4 +1,4 @@
-"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--data] [--changes] [--signals] [--weakrefs]
+"""The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--data] [--stitch] [--changes] [--signals] [--weakrefs]
 [--limits] [--observations] [--first I] [--jobs J] [--json FILE]`.
 
 Program number I of seed S is always the same; batches run in subprocesses, so that a crash costs one program and is reported with
@@ -60,6 +60,10 @@ def worker(options):
 
         config.capture_branches = True
         config.capture_scalar_outputs = config.capture_dynamic_output_shape_ops = None
+    if options.stitch:
+        from dynamo_lite.config import config
+
+        config.stitch = True
     with open(options.out, "a") as out:
 
         def say(**record):
@@ -117,7 +121,9 @@ def batch(options, first, count):
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz", "--worker", "--seed", str(options.seed)]
         command += ["--first", str(first), "--count", str(count), "--shrink", str(options.shrink), "--out", out.name]
         command += [
-            f"--{mode}" for mode in ("tensors", "data", "observations", *grammar.MODES) if getattr(options, mode)
+            f"--{mode}"
+            for mode in ("tensors", "data", "stitch", "observations", *grammar.MODES)
+            if getattr(options, mode)
         ]
         environment = {**os.environ, "PYTHONHASHSEED": "0", "DYNAMO_LITE_CACHE": "0"}
         done = subprocess.run(
@@ -175,6 +181,7 @@ def main():
         action="store_true",
         help="branches, numbers and sizes that data decide are part of graphs wherever they can be",
     )
+    parser.add_argument("--stitch", action="store_true", help="`print` runs behind the graphs")
     parser.add_argument("--observations", action="store_true", help="one look at A, at B and at A again")
     for mode in grammar.MODES:
         parser.add_argument(f"--{mode}", action="store_true", help=grammar.MODES[mode])

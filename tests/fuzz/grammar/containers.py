@@ -130,6 +130,9 @@ class Containers(Expressions):
         return None
 
     def s_print(self, s):
+        if self.tensors and self.chance(60):
+            self.put(self.printed_tensor(s))
+            return
         self.put(
             self.pick([
                 lambda: f"print({self.expr(s, 'int', 1)}, {self.expr(s, 'str', 1)}, file=OUT)",

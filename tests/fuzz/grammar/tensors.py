@@ -94,6 +94,15 @@ class Tensors(Chooser):
             [f"{t}.{self.pick(TRUTHS)}", f"bool({t}.{self.pick(TRUTHS)})", f"{t} is {other}", f"{t}.sum() > {other}[0]"]
         )
 
+    def printed_tensor(self, s):
+        """`print` of a tensor or of numbers of one."""
+        t = self.e_tensor(s, 1)
+        what = self.pick([
+            f"{t}.detach()", t, f"{t}.sum().item()", f"f'{{{t}.sum().item():.2f}}'", f"f'{{{t}.mean()}}'", f"str({t}.detach())",
+            f"[{t}.sum().item(), {self.e_tensor(s, 0)}.max().item()]", f"{t}.sum().item() + {self.choose(3)}, {t}.shape",
+        ])  # fmt: skip
+        return f"print({self.expr(s, 'int', 0)}, {what}, file=OUT)"
+
     def branch(self, s, t):
         """A branch on data, or a loop that data end, in one of the ways that people write them."""
         condition = f"{t}.{self.pick(['sum() > 0', 'max() < 2', 'any()', 'mean() >= 0.5', '[0] > 1'])}"
