@@ -99,7 +99,7 @@ class Config(AcceptedKeys):
     )
     # Both sides of a branch on data become part of the graph: never, always, or None, automatic: under fullgraph
     capture_branches: bool | str | None = None
-    stitch: bool = False  # print() of constants, numbers and small tensors runs behind the graph instead of breaking it
+    stitch: bool = False  # print() and log records of constants and numbers run behind the graph instead of breaking it
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
     max_inline_depth: int = 200  # nested calls that are followed before a break

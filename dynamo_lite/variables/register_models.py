@@ -47,6 +47,7 @@ from .stdlib import (  # noqa: F401
     contextvars,
     functools,
     inspect,
+    logging,
     lru_cache,
     printing,
     random,

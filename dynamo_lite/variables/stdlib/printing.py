@@ -56,7 +56,7 @@ def _write(file: Any, flush: bool, *pieces: object) -> None:
     print(*pieces, sep="", end="", file=file, flush=flush)
 
 
-def _is_of_c(file: object) -> bool:
+def is_of_c(file: object) -> bool:
     """Whether writing to a stream runs no code of the program."""
     cls = type(file)
     return (
@@ -68,7 +68,7 @@ def _is_of_c(file: object) -> bool:
 
 def stdout_is_of_c() -> bool:
     """Whether writing to `sys.stdout` runs no code of the program."""
-    return _is_of_c(sys.stdout)
+    return is_of_c(sys.stdout)
 
 
 @builtin(print)
@@ -82,7 +82,7 @@ def builtin_print(
     flush: VariableTracker = NONE,
     **unknown: VariableTracker,
 ) -> VariableTracker:
-    if not config.stitch or unknown or _is_watched(tx) or not _is_of_c(sys.stdout if is_none(file) else file.value):
+    if not config.stitch or unknown or is_watched(tx) or not is_of_c(sys.stdout if is_none(file) else file.value):
         return unsupported("call-print", "print()")
     between, after = _separator(tx, sep, "sep", " "), _separator(tx, end, "end", "\n")
     pieces: list[Any] = []
@@ -100,7 +100,7 @@ def builtin_print(
     return NONE
 
 
-def _is_watched(tx: Frame) -> bool:
+def is_watched(tx: Frame) -> bool:
     """Whether the call is in one side of a branch on data, or the frame has changed what `sys` has."""
     effects = tx.tr.effects
     return bool(effects.watches) or any(vt.value is sys or vt.value is vars(sys) for vt in effects.mutations)

@@ -1,0 +1,220 @@
+"""Methods of loggers: records that are dropped, and with `config.stitch` records that are handled behind the graph."""
+
+import io
+import logging
+
+import pytest
+import torch
+
+import dynamo_lite
+from dynamo_lite.record import log
+
+X = torch.arange(3.0)
+FORMAT = "%(levelname)s %(name)s %(filename)s:%(lineno)d %(funcName)s: %(message)s"
+
+
+@pytest.fixture
+def logger():
+    made = logging.getLogger("program")
+    made.parent = None
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter(FORMAT))
+    made.addHandler(handler)
+    made.stream = stream
+    made.setLevel(logging.INFO)
+    yield made
+    made.handlers.clear()
+    made.filters.clear()
+
+
+def text_of(logger, fn, *calls):
+    """What the calls have the logger write; it must be what they have it write eagerly."""
+    texts = []
+    for run in (fn, dynamo_lite.compile(fn, backend="eager")):
+        logger.stream.seek(0)
+        logger.stream.truncate()
+        log.reset()
+        for args in calls:
+            run(*args)
+        texts.append(logger.stream.getvalue())
+    assert texts[0] == texts[1]
+    return texts[0]
+
+
+def test_dropped_records_are_no_break(logger):
+    def f(x):
+        logger.debug("never %s", x)
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("never either")
+        return x + 1
+
+    assert text_of(logger, f, [X], [X]) == ""
+    assert not log.breaks()
+
+
+def test_a_level_that_changes(logger):
+    def f(x):
+        y = x * 2
+        logger.debug("now")
+        return y + 1
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    log.reset()
+    for level, lines in ((logging.INFO, 0), (logging.DEBUG, 1), (logging.INFO, 1), (logging.DEBUG, 2)):
+        logger.setLevel(level)
+        compiled(X)
+        assert len(logger.stream.getvalue().splitlines()) == lines
+    assert [b.slug for b in log.breaks()] == ["call-print"]
+    logging.disable(logging.DEBUG)
+    try:
+        compiled(X)
+        assert len(logger.stream.getvalue().splitlines()) == 2
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_records_break_by_default(logger):
+    def f(x):
+        logger.info("one")
+        return x + 1
+
+    assert text_of(logger, f, [X], [X]).count("one") == 2
+    assert [b.slug for b in log.breaks()] == ["call-print"]
+
+
+class TestStitched:
+    @pytest.fixture(autouse=True)
+    def stitched(self):
+        with dynamo_lite.config.patch(stitch=True):
+            yield
+
+    def test_records(self, logger):
+        def inner(x, i):
+            logger.warning("inner %d of %s", i, "three")
+
+        def f(x, i):
+            loss = x.square().mean()
+            logger.info("step %03d: loss %.4f, %s", i, loss.item(), None)
+            inner(x, i)
+            logger.info(f"{loss.item():.2e} {i}")
+            logger.error("no arguments 100%")
+            return loss * 2
+
+        text = text_of(logger, f, [X, 1], [X + 1, 2], [X + 2, 3])
+        assert not log.breaks() and len(log.snapshot()) == 2
+        assert f"WARNING program test_logging.py:{inner.__code__.co_firstlineno + 1} inner: inner 2 of three" in text
+
+    def test_order_with_print(self, logger):
+        def f(x):
+            print("one", file=logger.stream)
+            logger.info("two")
+            print("three", x.sum().item(), file=logger.stream)
+            return x + 1
+
+        one, two, three = text_of(logger, f, [X]).splitlines()
+        assert (one, two.endswith("two"), three) == ("one", True, "three 3.0")
+        assert not log.breaks()
+
+    def test_what_runs_code_of_the_program_breaks(self, logger):
+        seen = []
+
+        def f(x):
+            seen.append("before")
+            logger.info("record")
+            seen.append("after")
+            return x + 1
+
+        logger.addFilter(lambda record: seen.append(record.getMessage()) or True)
+        compiled = dynamo_lite.compile(f, backend="eager")
+        log.reset()
+        compiled(X)
+        compiled(X)
+        assert seen == ["before", "record", "after"] * 2
+        assert [b.slug for b in log.breaks()] == ["call-print"]
+
+    def test_a_handler_that_comes_later(self, logger):
+        def f(x):
+            logger.info("record")
+            return x + 1
+
+        compiled = dynamo_lite.compile(f, backend="eager")
+        log.reset()
+        compiled(X)
+        assert not log.breaks()
+        records = []
+
+        class Keeping(logging.Handler):
+            def emit(self, record):
+                records.append((record.lineno, record.funcName, record.filename))
+
+        logger.addHandler(Keeping())
+        compiled(X)
+        assert records == [(f.__code__.co_firstlineno + 1, "f", "test_logging.py")]
+        assert [b.slug for b in log.breaks()] == ["call-print"]
+
+    @pytest.mark.parametrize(
+        "arguments, kwargs",
+        [
+            (("%d", "text"), {}),
+            (("%s", [1]), {}),
+            (("%s", torch.ones(2)), {}),
+            (("text",), {"exc_info": True}),
+            (("text",), {"stack_info": True}),
+            (("text",), {"extra": {"a": 1}}),
+            (("text",), {"stacklevel": 2}),
+        ],
+    )
+    def test_records_that_may_fail_or_change_break(self, logger, arguments, kwargs, monkeypatch):
+        monkeypatch.setattr(logging, "raiseExceptions", False)
+
+        def f(x):
+            logger.info(*arguments, **kwargs)
+            return x + 1
+
+        compiled = dynamo_lite.compile(f, backend="eager")
+        log.reset()
+        compiled(X)
+        assert {b.slug for b in log.breaks()} == {"call-print"}
+
+    def test_subclasses_run_their_own_methods(self):
+        class Counting(logging.Logger):
+            calls = 0
+
+            def isEnabledFor(self, level):
+                Counting.calls += 1
+                return False
+
+        counting = Counting("counting")
+
+        def f(x):
+            counting.info("record")
+            return x + 1
+
+        compiled = dynamo_lite.compile(f, backend="eager")
+        compiled(X)
+        compiled(X)
+        assert Counting.calls == 2
+
+
+def test_functions_of_the_root(monkeypatch):
+    root = logging.RootLogger(logging.WARNING)
+    stream = io.StringIO()
+    root.addHandler(logging.StreamHandler(stream))
+    monkeypatch.setattr(logging, "root", root)
+
+    def f(x):
+        logging.info("dropped")
+        logging.warning("taken %d", 1)
+        return x + 1
+
+    with dynamo_lite.config.patch(stitch=True):
+        compiled = dynamo_lite.compile(f, backend="eager")
+        log.reset()
+        compiled(X)
+        compiled(X)
+        assert stream.getvalue() == "taken 1\n" * 2 and not log.breaks()
+        root.handlers.clear()
+        compiled(X)
+    assert root.handlers and [b.slug for b in log.breaks()] == ["call-print"]
+    root.handlers.clear()
