@@ -20,7 +20,10 @@ flags = type.__dict__["__flags__"].__get__  # past any metaclass
 mro_of = type.__dict__["__mro__"].__get__
 bases_of = type.__dict__["__bases__"].__get__
 dict_of = type.__dict__["__dict__"].__get__
+basicsize_of = type.__dict__["__basicsize__"].__get__
+itemsize_of = type.__dict__["__itemsize__"].__get__
 dictoffset_of = type.__dict__["__dictoffset__"].__get__
+weakrefoffset_of = type.__dict__["__weakrefoffset__"].__get__
 """These and the functions below ask no metaclass of the program, which may define `__getattribute__`."""
 
 

@@ -28,7 +28,19 @@ from dynamo_lite.exc import Mismatch, Refused, UserFrame
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import MISSING, WRONG, above_root, step
-from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, dict_of, flags, module_of, mro_of, qualname_of
+from dynamo_lite.isa.typeobject import (
+    Py_TPFLAGS_HEAPTYPE,
+    basicsize_of,
+    dict_of,
+    dictoffset_of,
+    flags,
+    itemsize_of,
+    module_of,
+    mro_of,
+    name_of,
+    qualname_of,
+    weakrefoffset_of,
+)
 from dynamo_lite.plain_data import ATOMS, Codec, Data, Form, collection, record
 from dynamo_lite.polyfills.registry import POLYFILLS
 from dynamo_lite.record import BreakRecord, Function, Specialization
@@ -77,7 +89,7 @@ def _constant(value: Any) -> Any:
 
 def _kind(value: object) -> str:
     cls = type(value)
-    return f"{cls.__module__}.{cls.__qualname__}"
+    return f"{module_of(cls)}.{qualname_of(cls)}"
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -120,17 +132,17 @@ def _marks(f: Any) -> tuple[Any, ...]:
 
 
 def _class_facts(cls: type, mention: Any) -> tuple[Any, ...]:
-    name = (qualname_of(cls), cls.__name__, str(cls.__dict__.get("__module__")))
+    name = (qualname_of(cls), name_of(cls), str(dict_of(cls).get("__module__")))
     if not flags(cls) & Py_TPFLAGS_HEAPTYPE:
-        return (*name, _version_of(cls.__module__, cls))
+        return (*name, _version_of(str(module_of(cls)), cls))
     mro = mro_of(cls)
     return (
         *name,
         mention(type(cls)),
         tuple([mention(base) for base in mro[1:]]),
         flags(cls) & _CLASS_FLAGS,
-        (cls.__basicsize__, cls.__itemsize__, cls.__dictoffset__, cls.__weakrefoffset__),
-        tuple(sorted(name for name in cls.__dict__ if name[:2] == name[-2:] == "__" and name not in _VOLATILE)),
+        (basicsize_of(cls), itemsize_of(cls), dictoffset_of(cls), weakrefoffset_of(cls)),
+        tuple(sorted(name for name in dict_of(cls) if name[:2] == name[-2:] == "__" and name not in _VOLATILE)),
     )
 
 
@@ -168,8 +180,8 @@ def _builtin_facts(f: Any, mention: object) -> tuple[Any, ...]:
         version = _version_of(about or f.__module__ or "builtins")
     else:
         cls = owner if issubclass(type(owner), type) else type(owner)
-        about, version = cls.__qualname__, _version_of(cls.__module__)
-    return f.__name__, f.__qualname__, type(owner).__qualname__, about, version, *_marks(f)
+        about, version = qualname_of(cls), _version_of(str(module_of(cls)))
+    return f.__name__, f.__qualname__, qualname_of(type(owner)), about, version, *_marks(f)
 
 
 def _descriptor_facts(d: Any, mention: Any) -> tuple[Any, ...]:
@@ -537,8 +549,10 @@ def constant_of(node: ir.GuardNode) -> Any:
 def short_name(value: object) -> str:
     """Which object it is about, for messages."""
     kind = type(value)
-    name = getattr(value, "__qualname__", None) if kind in _FACTS or issubclass(kind, type) else None
-    return f"{kind.__qualname__} {name}" if type(name) is str else f"a {kind.__qualname__}"
+    if issubclass(kind, type):
+        return f"{qualname_of(kind)} {qualname_of(value)}"
+    name = getattr(value, "__qualname__", None) if kind in _FACTS else None
+    return f"{qualname_of(kind)} {name}" if type(name) is str else f"a {qualname_of(kind)}"
 
 
 class CodeTable:

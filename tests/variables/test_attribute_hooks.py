@@ -240,3 +240,26 @@ def test_what_is_asked(name):
             if found != expected and (name, use) not in DIFFERENT:
                 different[use, in_list] = (expected, found)
     assert different == {}
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_no_metaclass_is_asked_by_guards_or_by_the_cache(cache, tmp_path):
+    """The list that the hook appends to is not read: what is asked between the calls' own questions would stay in it."""
+    asked = []
+
+    class Meta(type):
+        def __getattribute__(cls, name):
+            asked.append(name)
+            return super().__getattribute__(name)
+
+    class Thing(metaclass=Meta):
+        pass
+
+    def f(x, thing):
+        return x + 1, f"{type(thing).__name__}"
+
+    with dynamo_lite.config.patch(cache=cache, cache_dir=str(tmp_path)):
+        compiled = dynamo_lite.compile(f, backend="eager")
+        for count in (1, 2, 3):
+            compiled(torch.ones(3), Thing())
+            assert asked == ["__name__"] * count

@@ -51,7 +51,7 @@ def formula(text: str, names: tuple[str, ...]) -> Callable[..., Any]:
 
 def recipe_of(value: object) -> tuple[Any, ...] | None:
     """The name in `MAKERS` of the maker of this function, and the maker's arguments; None for other functions."""
-    return getattr(value, _RECIPE, None) if isinstance(value, FunctionType) else None
+    return getattr(value, _RECIPE, None) if type(value) is FunctionType else None
 
 
 MAKERS: dict[str, Callable[..., Any]] = {"getter": getter, "formula": formula}

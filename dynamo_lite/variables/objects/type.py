@@ -128,7 +128,8 @@ class TypeVariable(VariableTracker):
 
     def member(self, tx: Frame, descriptor: Any) -> VariableTracker:
         """An attribute that C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
-        node = tx.tr.source(tx.tr.constant_source(self.value), ir.ATTR, descriptor.__name__)
+        # Not `ATTR`: a guard must not run the `__getattribute__` of a metaclass.
+        node = tx.tr.source(tx.tr.constant_source(self.value), ir.FIELD, descriptor.__name__)
         try:
             real = descriptor.__get__(self.value)
         except AttributeError as error:
