@@ -4,8 +4,11 @@ import collections
 import operator
 
 import pytest
+import torch
 
-from tests.helpers.capturing import same, stop
+import dynamo_lite
+from dynamo_lite.record import log
+from tests.helpers.capturing import captured, same, stop
 from tests.helpers.container_programs import BREAKING_DEQUES, DEQUES
 from tests.helpers.differential import check
 
@@ -96,3 +99,79 @@ class TestDequesOfC:
                 return type(s * 2), s * 2, s + s, (s + s).maxlen, str(error)
 
         same(program, whole=True)
+
+
+class TestOnlyAddedTo:
+    """A window of metrics: no version per step, and the deque is not read."""
+
+    @pytest.mark.parametrize("maxlen", [None, 3])
+    def test_any_length(self, maxlen):
+        window, others = D(maxlen=maxlen), D()
+
+        def step(x):
+            window.append(x.sum().item())
+            window.extend([1, 2])
+            others.appendleft(x)
+            others.append(3)
+            return x + 1
+
+        def run(fn):
+            window.clear()
+            others.clear()
+            for i in range(6):
+                fn(torch.full((2,), float(i)))
+            return list(window), [o if type(o) is int else o.tolist() for o in others]
+
+        expected = run(step)
+        log.reset()
+        assert run(dynamo_lite.compile(step, backend="eager", fullgraph=True)) == expected
+        assert len(log.snapshot()) == 1
+
+    def test_what_falls_out_dies_at_once(self):
+        """An object with a finalizer is seen: then the deque is read."""
+        gone = []
+
+        class Thing:
+            def __del__(self):
+                gone.append(len(window))
+
+        def fill():
+            window.extend([Thing(), 1])
+
+        window = D(maxlen=2)
+
+        def step(x):
+            window.append(2)
+            seen = list(gone)
+            return x + 1, seen
+
+        fill()
+        expected = step(torch.ones(1))[1]
+        window.clear()
+        gone.clear()
+        fill()
+        assert dynamo_lite.compile(step, backend="eager")(torch.ones(1))[1] == expected == [2]
+
+    def test_read_behind(self):
+        def change(window):
+            window.append(4)
+            window.appendleft(0)
+            window.append(5)
+            return window[0], len(window), list(window), window.pop()
+
+        for maxlen in (None, 3, 5):
+            window, expected = D([1, 2, 3], maxlen=maxlen), D([1, 2, 3], maxlen=maxlen)
+            assert captured(lambda: change(window))() == change(expected)
+            assert window == expected
+
+    def test_made_anew(self):
+        window = D([1, 2, 3])
+
+        def f():
+            window.append(4)
+            window.__init__([7], 2)
+            window.append(8)
+            window.append(9)
+            return list(window), window.maxlen
+
+        assert captured(f)() == ([8, 9], 2) and list(window) == [8, 9]

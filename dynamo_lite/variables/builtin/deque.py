@@ -2,15 +2,18 @@
 
 Input: trackers of the items, or a real deque. Output: `DequeVariable`.
 Invariant: `items` is one host deque for the life of the model, so that `maxlen` and changes during iteration work as
-in CPython. The host deque's own comparisons are never used.
+in CPython. The host deque's own comparisons are never used. A deque from outside that is only added to is not read, and may have any
+length at the next call.
 Mirrors `Modules/_collectionsmodule.c`.
 """
 
 from __future__ import annotations
 
 import collections
+import functools
+import itertools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import deque_has_changed
@@ -26,7 +29,14 @@ from dynamo_lite.variables.protocol.base import (
     missing_from,
     sourced_objects,
 )
-from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
+from dynamo_lite.variables.protocol.constant import (
+    ATOMIC_TYPES,
+    NONE,
+    NOT_IMPLEMENTED,
+    ConstantVariable,
+    boolean,
+    is_none,
+)
 from dynamo_lite.variables.protocol.descr import getset
 from dynamo_lite.variables.protocol.dispatch import constructor, method
 from dynamo_lite.variables.protocol.native import (
@@ -58,11 +68,13 @@ deque = collections.deque
 
 
 class DequeVariable(NativeVariable):
-    """A deque."""
+    """A deque. `added`: what one from outside gets whose items are not read; `adders`: the methods by which it does."""
 
     cls = base = deque
     items: Any = Children((), lazy=True)
     maxlen: int | None = Plain(None)
+    added: Sequence[VariableTracker] = Children((), init=False)
+    adders: Sequence[str] = Plain((), init=False)
     original: tuple[VariableTracker, ...] = ()
     probe: Any = None  # an iterator over the items from outside, made when they were loaded
 
@@ -82,7 +94,27 @@ class DequeVariable(NativeVariable):
         items = [tr.wrap(item, tr.source(node, ir.INDEX, i)) for i, item in enumerate(real)]
         result = deque(items, self.value.maxlen)
         self.original, self.probe = tuple(items), iter(result)
+        for name, item in zip(self.adders, self.added, strict=True):
+            getattr(result, name)(item)
+        self.added = self.adders = ()
         return result
+
+    def add(self, tx: Frame, name: str, item: VariableTracker) -> None:
+        """`append` or `appendleft`; the change has been announced."""
+        if "items" in self.__dict__ or not self._lets_plain_items_go(tx, name):
+            getattr(self.items, name)(item)
+        else:
+            self.added, self.adders = (*self.added, item), (*self.adders, name)
+
+    def _lets_plain_items_go(self, tx: Frame, name: str) -> bool:
+        """Whether what falls out of the real deque when one more is added on this side has no finalizer, which is guarded."""
+        if self.value.maxlen is None:
+            return True
+        drops = _drops_plain(1 + self.adders.count(name), name == "append")
+        if any(adder != name for adder in self.adders) or not drops(self.value):
+            return False
+        tx.tr.guards.predicate(drops, [self.source], f"{self.source.path} drops numbers and texts")
+        return True
 
     def let_go(self, tr: Trace) -> Any:
         return missing_from(self.items, sourced_objects(self.original)) if "items" in self.__dict__ else ()
@@ -192,8 +224,11 @@ class DequeVariable(NativeVariable):
         cg.asm.pop_top()
 
     def emit_update(self, cg: Codegen) -> None:
-        if "items" not in self.__dict__:
-            return  # a subclass's attributes were changed
+        if "items" not in self.__dict__:  # else a subclass's attributes were changed
+            for name, item in zip(self.adders, self.added, strict=True):
+                emit_call(cg, getattr(deque, name), self, item)
+                cg.asm.pop_top()
+            return
         if self._only_items_changed():
             # Iterators over the real deque live on.
             for i, (old, new) in enumerate(zip(self.original, self.items, strict=True)):
@@ -208,6 +243,17 @@ class DequeVariable(NativeVariable):
     def _only_items_changed(self) -> bool:
         """Whether an iterator made when the items were loaded would still go on."""
         return self.probe is not None and not deque_has_changed(self.probe)
+
+
+@functools.cache
+def _drops_plain(count: int, from_left: bool) -> Callable[[Any], bool]:
+    """A function that tells whether the first or last items of a deque, so many, are of types without finalizers."""
+
+    def drops_plain(real: Any) -> bool:
+        items = deque.__iter__(real) if from_left else deque.__reversed__(real)
+        return all(type(item) in ATOMIC_TYPES for item in itertools.islice(items, count))
+
+    return drops_plain
 
 
 def items_of(real: Any) -> tuple[Any, ...]:
@@ -295,7 +341,7 @@ def deque_init(tx: Frame, self: DequeVariable, iterable: Any = None, maxlen: Any
             return tx.raises(ValueError, "maxlen must be non-negative")
     items = [] if iterable is None else list(iterated(tx, iterable))
     self.changing(tx)
-    self.items = deque(items, bound)
+    self.items, self.added, self.adders = deque(items, bound), (), ()
     self.probe = None
     return NONE
 
@@ -311,7 +357,7 @@ def deque_maxlen(tx: Frame, self: DequeVariable, /) -> VariableTracker:
 def _adder(name: str) -> Callable[..., VariableTracker]:
     def add(tx: Frame, self: DequeVariable, item: VariableTracker) -> VariableTracker:
         self.changing(tx)
-        getattr(self.items, name)(item)
+        self.add(tx, name, item)
         return NONE
 
     return method(getattr(deque, name))(add)
@@ -353,7 +399,7 @@ def _extend(tx: Frame, self: DequeVariable, iterable: VariableTracker, name: str
         return NONE
     iterator = get_iter(tx, iterable)
     while (item := iter_next(tx, iterator)) is not None:
-        getattr(self.items, name)(item)
+        self.add(tx, name, item)
     return NONE
 
 
