@@ -237,6 +237,10 @@ class Trace:
 
     # -- calls
 
+    def _ignored(self, fn: object) -> VariableTracker | None:
+        """The result of a function whose calls the backend leaves out; None for other functions."""
+        return ConstantVariable(None) if fn in getattr(self.backend, "dynamo_lite_ignores", ()) else None
+
     def inline(
         self, tx: Frame, fn: FunctionVariable, args: list[Any], kwargs: dict[str, Any], direct: bool
     ) -> VariableTracker:
@@ -247,7 +251,7 @@ class Trace:
                 unsupported("call-c-function", f"{real.__qualname__}, whose calls go elsewhere")
             handler = HANDLERS.get(real)
             if handler is not None:
-                return call_handler(tx, real, handler, args, kwargs)
+                return self._ignored(real) or call_handler(tx, real, handler, args, kwargs)
             marked = apply_marks(tx, real, args, kwargs)
             if marked is not None:
                 return marked
@@ -257,8 +261,9 @@ class Trace:
             reason = trace_rules.why_not_inlined(real)
             if reason is not None:
                 target = trace_rules.transparent_target(real)
-                if target is None and real in getattr(self.backend, "dynamo_lite_ignores", ()):
-                    return ConstantVariable(None)
+                ignored = self._ignored(real) if target is None else None
+                if ignored is not None:
+                    return ignored
                 if target is None and trace_rules.looks_at_callers(real):
                     tx.needs_real_callers(*reason)
                 if target is None and trace_rules.is_of_first_use(real):

@@ -324,6 +324,10 @@ def size_in_text_of_known_width(x):
     return x + 1, f"{x.shape[0]:4d}"
 
 
+def size_in_text_that_is_split(x):
+    return x + 1, f"{x.shape[0]:d} rows".split()
+
+
 def size_in_key(x):
     table = {f"{n} rows": n for n in range(20)}
     return x + table[f"{x.shape[0]} rows"]
@@ -499,7 +503,8 @@ PROGRAMS: dict[str, Program] = {
         Program(shape_in_text, rows, GROW, 2),
         Program(size_in_unread_text, rows, GROW, 2),
         Program(size_in_text_that_is_compared, rows, GROW, 2),
-        Program(size_in_text_of_known_width, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
+        Program(size_in_text_of_known_width, rows, [3, 4, 5], 2),
+        Program(size_in_text_that_is_split, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
         Program(size_in_key, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
         Program(size_in_name, rows, [3, 4, 5], 3, ("x.size(0) = 5",)),
         Program(int_in_text, row_and_int, [(4, 3), (4, 4), (4, 5), (4, 8)], 2),

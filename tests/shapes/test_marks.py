@@ -239,7 +239,7 @@ def test_duck_sizing_switched_off():
 def test_specializations_name_the_line():
     def fn(x, k, rate):
         x = x[:k] if k == 3 else x
-        return [row * rate for row in x] + [f"{rate:.2f}"]
+        return [row * rate for row in x] + [f"{rate:.2f}".strip()]
 
     compiled = dynamo_lite.compile(fn, backend="eager")
     dynamo_lite.reset()

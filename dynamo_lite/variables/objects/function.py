@@ -27,7 +27,7 @@ from dynamo_lite.variables.protocol.abstract import get_attr, type_name
 from dynamo_lite.variables.protocol.abstract import is_subtype as is_subclass
 from dynamo_lite.variables.protocol.base import MISSING, Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, fold, is_constant, is_none
-from dynamo_lite.variables.protocol.deferred_str import joined
+from dynamo_lite.variables.protocol.deferred_str import LateText, joined
 from dynamo_lite.variables.protocol.descr import (
     GETSETS,
     METHOD_DESCRIPTORS,
@@ -480,6 +480,10 @@ class BuiltinVariable(DescriptorVariable):
             return call_host(tx, fn, args, kwargs)
         if pure and len(args) == 2 and declines(fn, args):
             return ConstantVariable(NotImplemented)
+        if type(fn) is types.MethodDescriptorType and fn.__objclass__ is str:
+            for vt in args:
+                if isinstance(vt, LateText):
+                    vt.as_python_constant()  # analyses again, with the number in the text as a constant
         return tx.tr.call_foreign(tx, fn, args, kwargs)
 
 
