@@ -66,7 +66,7 @@ def test_parameters_are_gone():
     assert make(f, code)(3) == ({"x": 3}, 3)
 
 
-def test_stack_does_not_keep_values_alive():
+def test_stack_does_not_keep_values_alive(no_other_evaluator):
     class Thing:
         gone = False
 
