@@ -5,6 +5,7 @@ import operator
 import pytest
 import torch
 
+import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.testing import run_both
 from tests.helpers.capturing import wrapped
@@ -479,3 +480,21 @@ def test_gradient_that_does_not_fit_is_refused_where_it_is_assigned(value):
 
     with config.patch(capture_pure_python=True, suppress_errors=False, debug=True):
         assert wrapped(program)(torch.ones(2), value) == program(torch.ones(2), value)
+
+
+@pytest.mark.parametrize("tensor", [torch.tensor([1.0]), torch.tensor(2.0), torch.tensor([1, 2]), torch.tensor([1j])])
+def test_tensors_that_are_no_index(tensor):
+    """What numbers of the graph take their place says nothing of tensors."""
+
+    def f(x, t):
+        texts = []
+        for use in (lambda: t * [1], lambda: [1] * t, lambda: range(t), lambda: [1, 2][t], lambda: [1, 2][:t]):
+            try:
+                texts.append(str(use()))
+            except TypeError as error:
+                texts.append(str(error))
+        return x + 1, texts
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    with config.patch(capture_scalar_outputs=True):
+        assert compiled(torch.ones(1), tensor)[1] == f(torch.ones(1), tensor)[1]

@@ -212,6 +212,10 @@ class TensorVariable(VariableTracker):
         return ConstantVariable(bool(known))
 
     def nb_index(self, tx: Frame) -> VariableTracker:
+        dtype, sizes = self.proxy.meta.dtype, self.sizes()
+        has_one = sizes is None or None in sizes or math.prod(sizes) == 1
+        if dtype.is_floating_point or dtype.is_complex or not has_one:
+            return tx.raises(TypeError, _NO_INDEX)  # as `THPVariable_index_scalar` of torch does
         return self.number(tx, operator.index)
 
     def nb_int(self, tx: Frame) -> VariableTracker:
@@ -348,6 +352,8 @@ def torchs_slots(vt: TensorVariable) -> type[TensorVariable]:
     """The model whose slots are torch's own, whatever special methods the tensor's class defines."""
     return getattr(vt.__class__, "torchs", vt.__class__)
 
+
+_NO_INDEX = "only integer tensors of a single element can be converted to an index"
 
 MOST_PRINTED = 1_000
 """Elements of a tensor that is copied to be printed; texts of larger ones show a part of them."""
