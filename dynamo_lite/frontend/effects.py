@@ -14,8 +14,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.module import GlobalsNamespace
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
-from dynamo_lite.variables.stdlib.logging import LoggedRecord
-from dynamo_lite.variables.stdlib.printing import PrintedText
+from dynamo_lite.variables.stdlib.printing import LateOutput
 
 from .heap import is_sourced
 
@@ -63,7 +62,7 @@ class SideEffects:
 
     def delayed(self) -> list[str]:
         """The lines of the program that write behind the graph."""
-        return [vt.place for vt in self.mutations if isinstance(vt, PrintedText | LoggedRecord)]
+        return [vt.place for vt in self.mutations if isinstance(vt, LateOutput)]
 
     def comes_from_cache(self, vt: VariableTracker) -> Any:
         """The result of a followed function with a cache that has this object; None if there is none."""

@@ -237,10 +237,6 @@ class Trace:
 
     # -- calls
 
-    def _ignored(self, fn: object) -> VariableTracker | None:
-        """The result of a function whose calls the backend leaves out; None for other functions."""
-        return ConstantVariable(None) if fn in getattr(self.backend, "dynamo_lite_ignores", ()) else None
-
     def inline(
         self, tx: Frame, fn: FunctionVariable, args: list[Any], kwargs: dict[str, Any], direct: bool
     ) -> VariableTracker:
@@ -249,9 +245,11 @@ class Trace:
         if real is not MISSING and id(real) not in self.heap.followed:
             if not runs_its_code(real):
                 unsupported("call-c-function", f"{real.__qualname__}, whose calls go elsewhere")
+            if real in getattr(self.backend, "dynamo_lite_ignores", ()):
+                return ConstantVariable(None)
             handler = HANDLERS.get(real)
             if handler is not None:
-                return self._ignored(real) or call_handler(tx, real, handler, args, kwargs)
+                return call_handler(tx, real, handler, args, kwargs)
             marked = apply_marks(tx, real, args, kwargs)
             if marked is not None:
                 return marked
@@ -261,9 +259,6 @@ class Trace:
             reason = trace_rules.why_not_inlined(real)
             if reason is not None:
                 target = trace_rules.transparent_target(real)
-                ignored = self._ignored(real) if target is None else None
-                if ignored is not None:
-                    return ignored
                 if target is None and trace_rules.looks_at_callers(real):
                     tx.needs_real_callers(*reason)
                 if target is None and trace_rules.is_of_first_use(real):

@@ -17,47 +17,39 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
 from dynamo_lite.guards import ir
-from dynamo_lite.messages import short_path
 from dynamo_lite.variables.protocol.base import Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean
 from dynamo_lite.variables.protocol.deferred_str import DataText, LateText
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
-from dynamo_lite.variables.protocol.native import NativeVariable
+from dynamo_lite.variables.protocol.native import emit_call
 
-from .printing import is_of_c, is_watched
+from .printing import LateOutput, is_of_c, is_watched, place_of_call
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.interp.frame import Frame
 
 
-class LoggedRecord(NativeVariable):
-    """A record that `logger` handles behind the graph. `caller`: file, line and function that the record names; `place`: the same for
-    reports."""
+class LoggedRecord(LateOutput):
+    """A record that `logger` handles behind the graph. It names `filename`, `lineno` and `function` as those of its caller."""
 
     logger: VariableTracker = Child()
     level: int = Plain()
-    caller: tuple[str, int, str] = Plain()
+    filename: str = Plain()
+    lineno: int = Plain()
+    function: str = Plain()
     message: VariableTracker = Child()
     arguments: list[VariableTracker] = Children()
-    place: str = Plain()
-
-    def python_type(self) -> type:
-        return LoggedRecord
 
     def emit_update(self, cg: Codegen) -> None:
-        cg.load_callable(_handle)
-        cg.load(self.logger)
-        cg.load_const(self.level)
-        cg.load_const(self.caller)
-        for vt in (self.message, *self.arguments):
-            cg.load(vt)
-        cg.asm.call(4 + len(self.arguments))
+        about = map(ConstantVariable, (self.level, self.filename, self.lineno, self.function))
+        emit_call(cg, _handle, self.logger, *about, self.message, *self.arguments)
         cg.asm.pop_top()
 
 
-def _handle(logger: logging.Logger, level: int, caller: tuple[str, int, str], message: str, *arguments: Any) -> None:
-    filename, lineno, function = caller
+def _handle(
+    logger: logging.Logger, level: int, filename: str, lineno: int, function: str, message: str, *arguments: Any
+) -> None:
     logger.handle(logger.makeRecord(logger.name, level, filename, lineno, message, arguments, None, function))
 
 
@@ -122,10 +114,9 @@ def _logged(
     if not may_be_late or not _is_plain(logger.value) or not _is_formatted(message, args):
         return tx.needs_real_callers("call-print", f"logging.Logger.{name}()")
     tx.tr.guards.predicate(_is_plain, [logger.source], f"handlers of {logger.source.path} run no code of the program")
+    place, source = place_of_call(tx, f"logging.Logger.{name}"), tx.tr.constant_source(logging)
     caller = (tx.code.co_filename, tx.lineno, tx.code.co_name)
-    place = f"{short_path(tx.code.co_filename)}:{tx.lineno}: logging.Logger.{name}"
-    source = tx.tr.constant_source(logging)
-    tx.tr.effects.mutating(LoggedRecord(logger, level, caller, message, list(args), place, source))
+    tx.tr.effects.mutating(LoggedRecord(place, logger, level, *caller, message, list(args), source))
     return NONE
 
 
@@ -185,11 +176,8 @@ def _has_handlers(logger: logging.Logger) -> bool:
 for _name in ("debug", "info", "warning", "error", "critical"):
     _method(_name, getattr(logging, _name.upper()))
     _function(_name, getattr(logging, _name.upper()))
-for _name in (
-    "warning",
-    "error",
-    "critical",
-):  # what a forecast says: loggers take these records unless the program has it otherwise
+# What a forecast says: loggers take these records unless the program has it otherwise.
+for _name in ("warning", "error", "critical"):
     for _owner in (logging, logging.Logger):
         REFUSED[getattr(_owner, _name)] = ("call-print", f"logging.{_name}()")
 

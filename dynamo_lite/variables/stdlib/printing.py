@@ -20,35 +20,39 @@ from dynamo_lite.guards import ir
 from dynamo_lite.messages import short_path
 from dynamo_lite.variables.protocol.abstract import is_true, type_name
 from dynamo_lite.variables.protocol.base import Child, Children, ObservedException, Plain, VariableTracker
-from dynamo_lite.variables.protocol.constant import NONE, is_none
+from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.deferred_str import DataText, LateText, joined
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
-from dynamo_lite.variables.protocol.native import NativeVariable, object_str
+from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, object_str
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.interp.frame import Frame
 
 
-class PrintedText(NativeVariable):
-    """What a call of `print` writes: `pieces` are texts, and tensors, which are written as `str` shows them. `file` may be None. `place` is
-    the line of the program, for reports."""
+class LateOutput(NativeVariable):
+    """What a call writes behind the graph. `place`: the line of the program and the function, for reports."""
+
+    place: str = Plain()
+
+    def python_type(self) -> type:
+        return type(self)
+
+
+def place_of_call(tx: Frame, function: str) -> str:
+    """Where a frame calls a function, as reports have it."""
+    return f"{short_path(tx.code.co_filename)}:{tx.lineno}: {function}"
+
+
+class PrintedText(LateOutput):
+    """What a call of `print` writes: `pieces` are texts, and tensors, which are written as `str` shows them. `file` may be None."""
 
     pieces: list[VariableTracker] = Children()
     file: VariableTracker = Child()
     flush: bool = Plain()
-    place: str = Plain()
-
-    def python_type(self) -> type:
-        return PrintedText
 
     def emit_update(self, cg: Codegen) -> None:
-        cg.load_callable(_write)
-        cg.load(self.file)
-        cg.load_const(self.flush)
-        for piece in self.pieces:
-            cg.load(piece)
-        cg.asm.call(2 + len(self.pieces))
+        emit_call(cg, _write, self.file, ConstantVariable(self.flush), *self.pieces)
         cg.asm.pop_top()
 
 
@@ -93,10 +97,9 @@ def builtin_print(
         tx.tr.guards.global_state(stdout_is_of_c, "writing to sys.stdout runs no code of the program")
     else:
         tx.tr.guard(file.source, ir.IS, file.value)
-    place = f"{short_path(tx.code.co_filename)}:{tx.lineno}: print"
     is_flushed = not is_none(flush) and is_true(tx, flush)
-    printed = PrintedText(_merged(tx, pieces), file, is_flushed, place, tx.tr.constant_source(sys))
-    tx.tr.effects.mutating(printed)
+    place, source = place_of_call(tx, "print"), tx.tr.constant_source(sys)
+    tx.tr.effects.mutating(PrintedText(place, _merged(tx, pieces), file, is_flushed, source))
     return NONE
 
 

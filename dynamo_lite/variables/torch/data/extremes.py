@@ -25,6 +25,7 @@ from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, richcompare
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.protocol.native import emit_call
 
 from ..data_checks import DataDependentVariable
 from ..tensor import FOREIGN_OPERANDS, TensorVariable, is_operand, set_operators
@@ -69,10 +70,7 @@ class ChosenVariable(TensorVariable):
         return self.flag, self.one, self.other
 
     def emit_new(self, cg: Codegen) -> None:
-        cg.load_callable(functional.chosen)
-        for part in self.children():
-            cg.load(part)
-        cg.asm.call(3)
+        emit_call(cg, functional.chosen, *self.children())
 
 
 class ChosenNumberVariable(DataDependentVariable):

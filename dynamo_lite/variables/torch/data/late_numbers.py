@@ -18,6 +18,7 @@ from dynamo_lite.graph.core.varying_floats import FloatValue
 from dynamo_lite.graph.shapes.sizes import UNBOUNDED
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.protocol.native import emit_call
 
 from ..symnode import SymNodeVariable, is_unbacked
 
@@ -72,10 +73,7 @@ class LateNumberVariable(SymNodeVariable):
         return self.operands
 
     def emit_new(self, cg: Codegen) -> None:
-        cg.load_callable(self.function)
-        for operand in self.operands:
-            cg.load(operand)
-        cg.asm.call(len(self.operands))
+        emit_call(cg, self.function, *self.operands)
 
 
 def late_number(tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> VariableTracker:
