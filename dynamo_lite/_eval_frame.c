@@ -334,6 +334,10 @@ static PyMethodDef module_methods[] = {
      "set_guard_vote(vote) -> previous\n\nHave a function, or None, say whether a version is used where there are any: vote(code, fits) -> bool."},
     {"is_outvoted", module_is_outvoted, METH_NOARGS,
      "is_outvoted() -> bool\n\nDoes a version fit the call that this thread's callback is asked about, and was voted against?"},
+    {"set_silent_classes", module_set_silent_classes, METH_O,
+     "set_silent_classes(classes)\n\nRefer weakly to no instance of these: they die without a word to their weak references."},
+    {"can_refer_weakly", module_can_refer_weakly, METH_O,
+     "can_refer_weakly(object) -> bool\n\nCan an object be referred to weakly, and do its references hear of its death?"},
     {"call_by_slot", module_call_by_slot, METH_O,
      "call_by_slot(cls)\n\nMake calls of instances of a class whose `__call__` is a SlotDescriptor cheaper."},
     {NULL}

@@ -14,12 +14,12 @@ from .sweeps import EVERY
 MOST_FILES = 25
 MOST_LINES = {
     ".": 4_250,
-    "backends": 3_650,
+    "backends": 3_700,
     "backends/regions": 770,
     "dynamism": 1_000,
     "frontend": 4_050,
     "graph": 2_240,
-    "graph/core": 5_710,
+    "graph/core": 5_740,
     "graph/inputs": 750,
     "graph/logs": 600,
     "graph/passes": 2_420,

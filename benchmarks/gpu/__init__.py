@@ -1,1 +1,1 @@
-"""What wants a CUDA device: run `python -m benchmarks.gpu.run` on a machine that has one, and commit the results."""
+"""What is measured on a CUDA device: `run` is the command, `queue` the list of what is to be done, `cases` how each of it is done."""

@@ -1,174 +1,111 @@
-"""Everything that waits for a CUDA device, in one command.
+"""Everything that is measured on a CUDA device, in chunks that resume: `python -m benchmarks.gpu.run [CHUNK …]`.
 
-Captures small models on the device with each backend, compares results and gradients with eager, measures microseconds per call beside
-eager and torch.compile (`autotune`: what each candidate took, and which won), and writes `benchmarks/results/gpu-<date>.json` with a
-summary on the terminal. Run it with `python -m benchmarks.gpu.run [--device cpu] [--backends eager,inductor]`; `--device cpu` tries the
-script itself. Backends for inference (`--inference cudagraphs,onnxruntime,tensorrt`) are compared at several sizes, with what they
-write and the random numbers they draw; what is not installed is told. Needs torch alone.
+Input: names of chunks (default: all; `--list` prints them). Output: a line per job when it is done; each record is at once appended to
+`benchmarks/results/gpu-<date>.jsonl`, so that nothing is lost when the time is cut. Called again, what the file has is left out.
+The tests for the device are `pytest tests/cuda` and `python -m tests.ops --device cuda`. `--device cpu` tries the script itself.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
-import datetime
 import json
+import multiprocessing
 import pathlib
-import platform
-import statistics
+import re
+import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-import torch
-
-import dynamo_lite
-from dynamo_lite.backends.registry import requirements_of
-from dynamo_lite.record import log
-from dynamo_lite.testing import CompileCounterWithBackend, differences
+from benchmarks.processes import answered, each
 
 RESULTS = pathlib.Path(__file__).resolve().parents[1] / "results"
-ROUNDS, CALLS = 7, 50
 
 
-def mlp() -> tuple[torch.nn.Module, torch.Tensor]:
-    layers = [layer for _ in range(8) for layer in (torch.nn.Linear(256, 256), torch.nn.GELU())]
-    return torch.nn.Sequential(*layers), torch.randn(64, 256)
-
-
-def convolutions() -> tuple[torch.nn.Module, torch.Tensor]:
-    layers: list[torch.nn.Module] = []
-    for channels in (3, 16, 32):
-        layers += [torch.nn.Conv2d(channels, max(16, channels * 2 % 66), 3), torch.nn.ReLU()]
-    return torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()), torch.randn(8, 3, 32, 32)
-
-
-def transformer() -> tuple[torch.nn.Module, torch.Tensor]:
-    layer = torch.nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True)
-    return torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), torch.randn(8, 32, 128)
-
-
-MODELS: dict[str, Callable[[], tuple[torch.nn.Module, torch.Tensor]]] = {
-    "mlp": mlp,
-    "convolutions": convolutions,
-    "transformer": transformer,
-}
-
-
-def synchronize(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def microseconds(call: Callable[[], Any], device: str) -> float:
-    """Median over the rounds of the time per call, device work included."""
-    times = []
-    for _ in range(ROUNDS):
-        synchronize(device)
-        start = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        synchronize(device)
-        times.append((time.perf_counter() - start) / CALLS * 1e6)
-    return statistics.median(times)
-
-
-def check(name: str, backend: str, device: str) -> dict[str, Any]:
-    """One model under one backend: graphs, differences from eager, gradients, times."""
-    torch.manual_seed(0)
-    dynamo_lite.reset()
-    torch.compiler.reset()
-    model, x = MODELS[name]()
-    model, x = model.to(device), x.to(device)
-    counter = CompileCounterWithBackend(backend)
-    compiled = dynamo_lite.compile(model, backend=counter)
-    grads = []
-    for run in (model, compiled):
-        model.zero_grad()
-        run(x).square().mean().backward()
-        grads.append([p.grad.clone() for p in model.parameters()])
-    with torch.no_grad():
-        different = list(differences((model(x), grads[0]), (compiled(x), grads[1]), tol=1e-3))
-        theirs = torch.compile(model, backend="inductor" if backend == "autotune" else backend)
-        theirs(x)
-        result = {
-            "model": name,
-            "backend": backend,
-            "graphs": counter.frame_count,
-            "differences": different[:3],
-            "eager_us": microseconds(lambda: model(x), device),
-            "dynamo_lite_us": microseconds(lambda: compiled(x), device),
-            "torch_compile_us": microseconds(lambda: theirs(x), device),
-        }
-        if backend == "autotune":  # each candidate in the race without gradients, and how it ended
-            result["race"] = [(name, text) for name, _, text in log.snapshot()[-1].graphs[-1].race or ()]
-    return result
-
-
-def inference(name: str, backend: str, device: str) -> dict[str, Any]:
-    """One model under a backend for inference: its results in five calls at three sizes, what it writes, random numbers, and times."""
-    torch.manual_seed(0)
-    dynamo_lite.reset()
-    model, x = MODELS[name]()
-    model = torch.nn.Sequential(model, torch.nn.Dropout(0.1)).to(device)
-    x = x.to(device)
-    requirement = requirements_of(backend)
-    missing = requirement.missing([device]) if requirement is not None else None
-    if missing is not None:
-        return {"model": name, "backend": backend, "missing": missing, "differences": []}
-    twin = copy.deepcopy(model)
-    compiled = dynamo_lite.compile(model, backend=backend)
-    different: list[Any] = []
-    with torch.no_grad():
-        for i, rows in enumerate((len(x), len(x), len(x), len(x) // 2, len(x) // 2, len(x) // 2, len(x))):
-            results = []
-            for run in (twin, compiled):
-                torch.manual_seed(i)
-                results.append((run(x[:rows]), torch.rand(1, device=device)))
-            different += differences(*results, tol=1e-3)
-        different += differences(list(twin.state_dict().values()), list(model.state_dict().values()), tol=1e-3)
-        graph = log.snapshot()[-1].graphs[-1]
-        return {
-            "model": name,
-            "backend": backend,
-            "differences": different[:3],
-            "notes": graph.notes.get(backend, []),
-            "eager_us": microseconds(lambda: twin(x), device),
-            "dynamo_lite_us": microseconds(lambda: compiled(x), device),
-        }
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("chunks", nargs="*", metavar="CHUNK")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("-k", default="", metavar="PATTERN", help="only jobs whose key matches")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth job of a chunk only")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time, in chunks that take no times")
+    parser.add_argument("--seconds", type=float, default=1e9, help="start nothing after so long")
+    parser.add_argument("--timeout", type=float, default=150.0, help="seconds for one job")
+    parser.add_argument("--json", type=pathlib.Path, help="the file of results")
+    parser.add_argument("--list", action="store_true", help="print the jobs and end")
+    return parser.parse_args()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--backends", default="eager,aot_eager,inductor,autotune")
-    parser.add_argument("--inference", default="cudagraphs,onnxruntime,tensorrt")
-    options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        print("no CUDA device here; --device cpu tries the script itself")
-        return 2
-    rows = []
-    for backend in options.backends.split(","):
-        for name in MODELS:
-            rows.append(check(name, backend, options.device))
-            print(json.dumps(rows[-1]), flush=True)
-    for backend in filter(None, options.inference.split(",")):
-        for name in MODELS:
-            rows.append(inference(name, backend, options.device))
-            print(json.dumps(rows[-1]), flush=True)
-    if options.device == "cuda":
-        summary = {
-            "date": datetime.date.today().isoformat(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "device": torch.cuda.get_device_name(),
-            "rows": rows,
-        }
-        RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"gpu-{summary['date']}.json"
-        path.write_text(json.dumps(summary, indent=1) + "\n")
-        print(f"written to {path.name}")
-    return 1 if any(row["differences"] for row in rows) else 0
+    options = parse_options()
+    path = options.json or RESULTS / f"gpu-{time.strftime('%Y%m%d')}.jsonl"
+    done = {json.loads(line)["key"] for line in path.read_text().splitlines()} if path.exists() else set()
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.gpu.cases", "benchmarks.zoo_measure"])
+    deadline = time.monotonic() + options.seconds
+    catalogue = answered(context, jobs_of, options.chunks, options.device)
+    if options.list:
+        print("\n".join(job[0] for _, _, jobs in catalogue for job in jobs))
+        return 0
+    failed = 0
+    with path.open("a") as file:
+        if not done:
+            file.write(json.dumps({"key": "environment", **answered(context, environment, options.device)}) + "\n")
+        for chunk, timed, jobs in catalogue:
+            wanted = [job for job in jobs[:: options.every] if job[0] not in done and re.search(options.k, job[0])]
+            at_a_time = 1 if timed else options.jobs
+            calls = [(key, (options.device, deadline, case, *args)) for key, case, args in wanted]
+            started = time.monotonic()
+            for key, record in each(context, run, calls, at_a_time=at_a_time, timeout=options.timeout):
+                if record.get("cut"):
+                    continue
+                failed += not record.get("pass")
+                file.write(json.dumps({"key": key, **record}) + "\n")
+                file.flush()
+                print(f"{key}: {text_of(record)}", flush=True)
+            print(f"-- {chunk}: {time.monotonic() - started:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+def jobs_of(chunks: list[str], device: str) -> list[tuple[str, bool, list[tuple[Any, ...]]]]:
+    """The jobs of chunks as plain values; asked for in a process of its own, since it imports the zoo."""
+    from .queue import CHUNKS
+
+    unknown = set(chunks) - set(CHUNKS)
+    if unknown:
+        print(f"unknown chunk {', '.join(sorted(unknown))} (known: {', '.join(CHUNKS)})", file=sys.stderr)
+        raise SystemExit(2)
+    chosen = [name for name in CHUNKS if name in chunks or not chunks]
+    return [(name, CHUNKS[name].timed, [tuple(job) for job in CHUNKS[name].jobs(device)]) for name in chosen]
+
+
+def run(device: str, deadline: float, case: str, *args: Any) -> dict[str, Any]:
+    """One job in this process."""
+    if time.monotonic() > deadline:
+        return {"cut": True}
+    from .cases import guarded
+
+    return guarded(case, *args)
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Date, versions and the device."""
+    import platform
+
+    import torch
+
+    from benchmarks.common import surroundings
+
+    found: dict[str, Any] = {**surroundings(1), "cuda": torch.version.cuda, "python": platform.python_version()}
+    if device != "cpu":
+        found["device"] = torch.cuda.get_device_name()
+    return found
+
+
+def text_of(record: dict[str, Any]) -> str:
+    """A record on one line."""
+    left_out = ("pass", "where", "races", "timing", "break_reasons")
+    shown = {key: value for key, value in record.items() if key not in left_out and value not in ([], None)}
+    return ("pass " if record.get("pass") else "FAIL ") + json.dumps(shown)[:900]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Input: functions that enqueue work. Output: recordings of it, made in one pool o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import weakref
@@ -36,13 +37,30 @@ class CudaDevice:
             self.pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize(self.device)
-        with (
-            torch.cuda.device(self.device),
-            torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"),
-        ):
-            outputs = run()
+        with torch.cuda.device(self.device):
+            stream = torch.cuda.current_stream()
+            try:
+                with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+                    outputs = run()
+            except BaseException:
+                self._recover(stream)
+                raise
         self.graphs.add(graph)
         return graph, outputs
+
+    def _recover(self, stream: Any) -> None:
+        """Undo what torch leaves behind where CUDA refuses to end a recording: its stream is current, the allocator serves its pool, and
+        the random generator counts as recorded. The end of another recording, of one operator, sets the generator right."""
+        import torch
+
+        torch.cuda.set_stream(stream)
+        end_allocations = getattr(torch._C, "_cuda_endAllocateToPool", None)
+        if end_allocations is not None:
+            with contextlib.suppress(RuntimeError):  # it was ended
+                end_allocations(torch.cuda.current_device(), self.pool)
+        self.graphs.clear()  # the next recording has another pool
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+            torch.zeros(1, device=self.device)
 
     def enter(self) -> None:
         """Before buffers are written to: wait for the stream that has used them last."""

@@ -49,6 +49,7 @@ def cudagraphs(
     notes = record.notes.setdefault("cudagraphs", []) if record is not None else []
 
     def inference(graph: Any, fakes: list[Any]) -> Callable[..., Any]:
+        move_constants(graph)
         reason = why_not(graph, device.type)
         if reason is not None:
             notes.append(f"recording: {reason}")
@@ -95,6 +96,36 @@ def fakes_of_tensors(graph: Any) -> list[Any]:
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
+def move_constants(graph: Any) -> None:
+    """Put numbers that the program writes down, tensors of the CPU in the graph, on the device of the operators that take them."""
+    import torch
+
+    inputs = fakes_of_tensors(graph)
+    device = inputs[0].device if inputs else torch.device("cpu")
+    if device.type == "cpu":
+        return
+    for node in graph.graph.find_nodes(op="get_attr"):
+        value, copies = getattr(graph, node.target, None), list(node.users)
+        if (
+            type(value) is torch.Tensor
+            and value.dim() == 0
+            and value.device.type == "cpu"
+            and all(copy.target is torch.ops.aten.lift_fresh_copy.default for copy in copies)
+            and all(_is_made_on(user, device) for copy in copies for user in copy.users)
+        ):
+            setattr(graph, node.target, value.to(device))
+            for made in (node, *copies):
+                if isinstance(made.meta.get("val"), torch.Tensor):
+                    made.meta["val"] = made.meta["val"].to(device)
+
+
+def _is_made_on(node: Any, device: object) -> bool:
+    import torch
+
+    value = node.meta.get("val")
+    return node.op == "call_function" and isinstance(value, torch.Tensor) and value.device == device
+
+
 def why_not(graph: Any, kind: str) -> str | None:
     """Why a graph can't be recorded on a device of this kind, or None."""
     import torch
@@ -134,7 +165,7 @@ def _why_not_node(node: Any, device: object) -> str | None:
         return None if getattr(node.target, "__module__", "") in ("_operator", "math") else "no operator of torch"
     if any(isinstance(arg, torch.Generator) for arg in tree_leaves((node.args, node.kwargs))):
         return "a random generator of its own"
-    if node.target is torch.ops.aten._local_scalar_dense.default:
+    if node.target in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten._linalg_check_errors.default):
         return "the program waits for a number"
     unsafe = getattr(torch.Tag, "cudagraph_unsafe", None)
     if unsafe is not None and unsafe in node.target.tags:

@@ -78,7 +78,7 @@ peek(const Node *node, PyObject *object)
 static int
 worth_pinning(const Node *node, PyObject *value)
 {
-    if (node->instability >= TRUST_PIN || PyType_Check(value) || !PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) {
+    if (node->instability >= TRUST_PIN || PyType_Check(value) || !can_refer_weakly(value)) {
         return 0;
     }
     for (int i = 0; i < node->n_children; i++) {
@@ -233,7 +233,7 @@ protect(Maker *maker, const Node *node, Step *step)
         step->keeper = Py_NewRef(value);
         return 1;
     }
-    if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(value))) {
+    if (!can_refer_weakly(value)) {
         return 0;
     }
     step->watched = 1;

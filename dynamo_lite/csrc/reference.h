@@ -6,6 +6,42 @@
 
 static PyTypeObject Reference_Type;
 
+/* Classes of C code whose objects die without a word to their weak references, which then point to memory of others. */
+static PyObject *silent_classes;
+
+static PyObject *
+module_set_silent_classes(PyObject *module, PyObject *classes)
+{
+    if (!PyTuple_CheckExact(classes)) {
+        PyErr_SetString(PyExc_TypeError, "set_silent_classes() takes a tuple of classes");
+        return NULL;
+    }
+    Py_XSETREF(silent_classes, Py_NewRef(classes));
+    Py_RETURN_NONE;
+}
+
+/* Can an object be referred to weakly? */
+static int
+can_refer_weakly(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    if (!PyType_SUPPORTS_WEAKREFS(type)) {
+        return 0;
+    }
+    for (Py_ssize_t i = 0; silent_classes != NULL && i < PyTuple_GET_SIZE(silent_classes); i++) {
+        if (PyType_IsSubtype(type, (PyTypeObject *)PyTuple_GET_ITEM(silent_classes, i))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static PyObject *
+module_can_refer_weakly(PyObject *module, PyObject *object)
+{
+    return PyBool_FromLong(can_refer_weakly(object));
+}
+
 static PyObject *
 reference_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
-from dynamo_lite._eval_frame import GUARD_KINDS, ClassCheck, Reference
+from dynamo_lite._eval_frame import GUARD_KINDS, ClassCheck, Reference, can_refer_weakly
 from dynamo_lite.guards.kinds import *
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags, name_of, qualname_of
 
@@ -418,7 +418,7 @@ def is_mortal(value: object) -> bool:
     cls = type(value)
     if issubclass(cls, type):
         return bool(flags(value) & Py_TPFLAGS_HEAPTYPE)
-    return _weakrefoffset(cls) != 0
+    return can_refer_weakly(value)
 
 
 def _is_function_of_program(value: Any) -> bool:
@@ -430,7 +430,6 @@ def _is_function_of_program(value: Any) -> bool:
 
 _OWN_PACKAGE = __name__.partition(".")[0]
 _mro = type.__dict__["__mro__"].__get__
-_weakrefoffset = type.__dict__["__weakrefoffset__"].__get__
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,11 @@ import torch
 from torch.overrides import BaseTorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _pop_mode, _push_mode
 
-from dynamo_lite._eval_frame import init_modes, init_requires_grad, init_tensor, read_tensor
+from dynamo_lite._eval_frame import init_modes, init_requires_grad, init_tensor, read_tensor, set_silent_classes
 from dynamo_lite._eval_frame import no_modes as sees_no_modes
+
+# In torch 2.11 streams and events of CUDA die without clearing their weak references, whose own end then writes to freed memory.
+set_silent_classes((torch.Stream, torch.Event))
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Dispatch keys: what sets a conjugated, functorch, inference ... tensor apart from a plain one.

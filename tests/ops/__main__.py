@@ -19,6 +19,7 @@ def main():
     parser.add_argument("--offset", type=int, default=0, help="the first of each N names")
     parser.add_argument("--count", type=int, default=3, help="samples of each operator")
     parser.add_argument("--dtype", nargs="*", help="names of dtypes; default: float32 and one more")
+    parser.add_argument("--device", default="cpu", help="where the tensors are (default cpu)")
     parser.add_argument("--dynamic", action="store_true", help="compile with symbolic sizes")
     parser.add_argument(
         "--data-dependent", action="store_true", help="numbers and sizes that depend on data enter the graph"
@@ -27,7 +28,13 @@ def main():
     names = SWEEP.chosen(options)
     if options.only is not None or not (options.names or options.add):
         names = names[options.offset :: options.every]
-    arguments = ["--count", str(options.count), *(["--dtype", *options.dtype] if options.dtype else [])]
+    arguments = [
+        "--count",
+        str(options.count),
+        "--device",
+        options.device,
+        *(["--dtype", *options.dtype] if options.dtype else []),
+    ]
     arguments += ["--dynamic"] if options.dynamic else []
     arguments += ["--data-dependent"] if options.data_dependent else []
     records = SWEEP.run(options, names, arguments)

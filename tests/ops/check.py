@@ -69,7 +69,7 @@ class Copies:
         storage = value.untyped_storage()
         if storage._cdata not in self.storages:
             self.storages[storage._cdata] = storage.clone()
-        made = torch.empty(0, dtype=value.dtype)
+        made = torch.empty(0, dtype=value.dtype, device=value.device)
         made.set_(self.storages[storage._cdata], value.storage_offset(), value.size(), value.stride())
         return made.requires_grad_(value.requires_grad)
 
@@ -113,13 +113,18 @@ def observe(call, compiled):
         seen.result = compiled(function)(*args, **kwargs)
     except Exception as error:
         seen.error = error
-    seen.generators = torch.get_rng_state(), random.getstate()
+    seen.generators = torch.get_rng_state(), random.getstate(), _state_of_device()
     seen.shared = identities({"result": seen.result, "args": args, "kwargs": kwargs})
     if isinstance(function, torch.nn.Module):
         seen.arguments.append(dict(function.state_dict(keep_vars=True)))
     if call.grad and seen.error is None:
         seen.gradients = gradients(seen.result, leaves)
     return seen
+
+
+def _state_of_device():
+    """That of the generator of CUDA, once it is in use."""
+    return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else torch.empty(0)
 
 
 def gradients(result, leaves):
@@ -173,7 +178,8 @@ def compared(expected, actual, tol, with_values):
         yield from _lazy_bits(name, one, other)
     if expected.shared != actual.shared:
         yield f"sharing: {expected.shared} became {actual.shared}"
-    if not torch.equal(expected.generators[0], actual.generators[0]) or expected.generators[1] != actual.generators[1]:
+    one, other = expected.generators, actual.generators
+    if one[1] != other[1] or not torch.equal(one[0], other[0]) or not torch.equal(one[2], other[2]):
         yield "a random generator is in another state"
 
 

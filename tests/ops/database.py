@@ -1,6 +1,6 @@
 """The calls of the sweep: torch's database of operators and modules, as functions with arguments.
 
-Input: the name of an operator or module, a dtype. Output: `Call`s, always the same ones. What the database says about torch's own
+Input: the name of an operator or module, a dtype, a device. Output: `Call`s, always the same ones. What the database says about torch's own
 compiler is not looked at.
 """
 
@@ -79,10 +79,10 @@ def spread(samples, count):
     return [found[i * (len(found) - 1) // (count - 1)] for i in range(count)] if count > 1 else found[:1]
 
 
-def operator_calls(op, dtype, count):
+def operator_calls(op, dtype, count, device="cpu"):
     """The calls of an operator in all its forms."""
-    grad = dtype in op.supported_backward_dtypes("cpu")
-    for sample in spread(op.sample_inputs("cpu", dtype, requires_grad=grad), count):
+    grad = dtype in op.supported_backward_dtypes(device)
+    for sample in spread(op.sample_inputs(device, dtype, requires_grad=grad), count):
         args, kwargs = (sample.input, *sample.args), sample.kwargs
         yield Call("function", op.op, args, kwargs, grad)
         if op.method_variant is not None:
@@ -100,7 +100,7 @@ def operator_calls(op, dtype, count):
             if any(value.dim() for value in _dense(args)):
                 without_rows = grad and op.full_name not in CRASHES_WITHOUT_ROWS
                 yield Call(variant, op.op, without(args, dim), without(kwargs, dim), without_rows)
-    for error in spread(_errors(op), count):
+    for error in spread(_errors(op, device), count):
         sample = error.sample_input
         yield Call("error", op.op, (sample.input, *sample.args), sample.kwargs)
 
@@ -180,7 +180,7 @@ def _of_size_0(tensor):
 
 def _strided(tensor):
     """Every second element of a larger tensor."""
-    return torch.zeros((*tensor.shape, 2), dtype=tensor.dtype)[..., 0] if _dense([tensor]) else torch.empty_like(tensor)
+    return tensor.new_zeros((*tensor.shape, 2))[..., 0] if _dense([tensor]) else torch.empty_like(tensor)
 
 
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128, torch.bool: torch.float32}
@@ -214,8 +214,8 @@ def mapped(value, function):
     return {key: mapped(item, function) for key, item in value.items()} if type(value) is dict else value
 
 
-def _errors(op):
-    return op.error_inputs("cpu") if op.error_inputs_func is not None else ()
+def _errors(op, device):
+    return op.error_inputs(device) if op.error_inputs_func is not None else ()
 
 
 def constants(value):
@@ -236,14 +236,14 @@ def result_of(op, args, kwargs):
     return None
 
 
-def module_calls(info, dtype, count):
+def module_calls(info, dtype, count, device="cpu"):
     """Calls of modules made new, in training and in evaluation."""
     for training in (True, False):
-        inputs = info.module_inputs_func(info, device="cpu", dtype=dtype, requires_grad=True, training=training)
+        inputs = info.module_inputs_func(info, device=device, dtype=dtype, requires_grad=True, training=training)
         for sample in spread((s for s in inputs if s.forward_input is not None), count):
             build = sample.constructor_input
             seeds.seed()
-            module = info.module_cls(*build.args, **build.kwargs).to(dtype).train(training)
+            module = info.module_cls(*build.args, **build.kwargs).to(device, dtype).train(training)
             forward = sample.forward_input
             yield Call("training" if training else "evaluation", module, forward.args, forward.kwargs, grad=True)
             names = list(inspect.signature(module.forward).parameters)[: len(forward.args)]
@@ -253,16 +253,16 @@ def module_calls(info, dtype, count):
             yield Call("no rows", module, without(forward.args, 0), without(forward.kwargs, 0), grad=True)
 
 
-def calls(name, dtype, count):
+def calls(name, dtype, count, device="cpu"):
     """All calls of an operator or module."""
     if name in OPERATORS:
-        return operator_calls(OPERATORS[name], dtype, count)
-    return module_calls(MODULES[name], dtype, count)
+        return operator_calls(OPERATORS[name], dtype, count, device)
+    return module_calls(MODULES[name], dtype, count, device)
 
 
 @functools.cache
-def dtypes(name):
-    supported = OPERATORS[name].supported_dtypes("cpu") if name in OPERATORS else MODULES[name].dtypes
+def dtypes(name, device="cpu"):
+    supported = OPERATORS[name].supported_dtypes(device) if name in OPERATORS else MODULES[name].dtypes
     return dtypes_of(supported)
 
 

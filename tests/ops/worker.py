@@ -20,11 +20,11 @@ def run(name, options):
     """All calls of one operator with all dtypes and backends; one dictionary per call."""
     records = []
     with_values = database.OPERATORS[name].name not in database.UNINITIALISED if name in database.OPERATORS else True
-    for dtype in database.dtypes(name):
+    for dtype in database.dtypes(name, options.device):
         if options.dtype and dtype_name(dtype) not in options.dtype:
             continue
         try:
-            for call in database.calls(name, dtype, options.count):
+            for call in database.calls(name, dtype, options.count, options.device):
                 for backend in options.backend:
                     if call.variant in ONCE and backend != "eager":
                         continue
@@ -44,6 +44,7 @@ def main():
     parser = loop.parser()
     parser.add_argument("--count", type=int, default=3)
     parser.add_argument("--dtype", nargs="*")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--data-dependent", action="store_true")
     options = parser.parse_args()

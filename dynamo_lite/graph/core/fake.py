@@ -101,7 +101,9 @@ _ITEM = torch.ops.aten._local_scalar_dense.default
 _LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 
 
-def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), kwargs: object = None) -> Any:
+def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), kwargs: Any = None) -> Any:
+    if type(func) is not OpOverload:
+        return _follow_higher_order_rule(self, func, args, kwargs or {})
     if func in _LIFTS and type(args[0]) is torch.Tensor:
         return _lift(self, args[0])
     if func is _ITEM:
@@ -117,6 +119,14 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), 
     if place is not None:
         args = _from_the_front(args, place)
     return _by_rule(self, func, classes, args, kwargs)
+
+
+def _follow_higher_order_rule(self: FakeTensorMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """The result of an operator that takes functions or kernels, which the rule of another operator calls (`triton_op`)."""
+    rule = func.py_kernels.get(FakeTensorMode) or func.python_key_table.get(FakeTensorMode)
+    if rule is None:
+        raise NotImplementedError(f"{func} has no rule for fake tensors")
+    return rule(self, *args, **kwargs)
 
 
 _DIMENSIONS = {torch.ops.aten.unique_dim.default: 1, torch.ops.aten.unique_consecutive.default: 3}
@@ -191,6 +201,7 @@ def fake_of_known(mode: FakeTensorMode, real: torch.Tensor, known: torch.Tensor 
 # Set after the class exists: the base wraps what a class body defines, for the benefit of torch's own compiler, at a
 # price per operator.
 PropagationMode.__torch_dispatch__ = _dispatch
+PropagationMode.supports_higher_order_operators = True
 
 
 # -- outcomes

@@ -440,7 +440,7 @@ def _folded(function: Callable[..., Any]) -> Callable[..., VariableTracker]:
 # What these tell doesn't change while the process runs.
 for _function in _existing(
     "cuda.is_available cuda.device_count cuda.get_device_capability cuda.get_device_name cuda.is_bf16_supported"
-    " cuda.is_initialized mps.is_available backends.mps.is_available backends.mps.is_built xpu.is_available"
+    " mps.is_available backends.mps.is_available backends.mps.is_built xpu.is_available"
     " xpu.device_count mtia.is_available cpu.is_available backends.cuda.is_built backends.cudnn.is_available"
     " backends.cudnn.version backends.mkldnn.is_available backends.mkl.is_available backends.openmp.is_available"
     " distributed.is_available get_num_threads get_num_interop_threads _C._is_autocast_available"
@@ -468,7 +468,8 @@ def _guarded(function: Callable[[], Any]) -> Callable[..., VariableTracker]:
 
 
 for _function in _existing(
-    "_C._get_qengine _C._get_warnAlways _C._get_onednn_allow_tf32 _C._get_onednn_deterministic"
+    "cuda.is_initialized _C._cuda_getDevice _C._cuda_isInBadFork"
+    " _C._get_qengine _C._get_warnAlways _C._get_onednn_allow_tf32 _C._get_onednn_deterministic"
     " _C._get_blas_preferred_backend _C._get_linalg_preferred_backend _C._get_rocm_fa_preferred_backend"
     " _C._get_cublas_allow_fp16_accumulation _C._get_cublas_allow_fp16_reduced_precision_reduction"
     " _C._get_cublas_allow_bf16_reduced_precision_reduction _C._get_math_sdp_allow_fp16_bf16_reduction"

@@ -26,8 +26,8 @@ SLUG = "call-c-function"
 
 
 def functions_of(cls: type, *names: str) -> list[Callable[..., Any]]:
-    """The functions of C behind methods and properties of a class."""
-    found = [vars(cls)[name] for name in names]
+    """The functions of C behind methods and properties of a class, of those names that this torch has."""
+    found = [vars(cls)[name] for name in names if name in vars(cls)]
     return [member.fget if type(member) is property else member.__func__ for member in found]
 
 

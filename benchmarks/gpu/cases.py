@@ -1,0 +1,241 @@
+"""One measurement on the device: a model, what is done with it, a record of plain values.
+
+Input: suite, name, device and what the case is about. Output: a record with "pass" and, where something differs, "differences"; times are
+milliseconds per call until the device has done its work. Each runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import statistics
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map_only
+
+import dynamo_lite
+from benchmarks.common import take_turns
+from benchmarks.measure import Settings
+from benchmarks.measure import guarded as measured
+from benchmarks.steps import backward, far_apart, seed, step
+from dynamo_lite.record import log
+from dynamo_lite.testing import differences
+
+from .models import entry
+
+Record = dict[str, Any]
+ROUNDS, BLOCK = 9, 0.05
+TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 1e-1, torch.float16: 2e-2}
+"""Of the largest element: sums in another order, TF32 in cuDNN."""
+
+
+def guarded(function: str, *args: Any) -> Record:
+    """What a case of this name says, or why it could not."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    try:
+        record = CASES[function](*args)
+    except Exception as error:
+        where = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)[-6:]]
+        record = {"pass": False, "error": f"{type(error).__name__}: {error}"[:1500], "where": where}
+    return {**record, "seconds": round(time.perf_counter() - started, 1)}
+
+
+def zoo(suite: str, name: str, device: str, training: bool = False) -> Record:
+    """Coverage and results under `eager`, as the driver measures them."""
+    backend = "aot_eager" if training else "eager"
+    return measured(
+        suite, name, Settings(device=device, backend=backend, training=training, parts=("coverage", "accuracy"))
+    )
+
+
+class Subject:
+    """A model on the device, its copies, and calls of it."""
+
+    def __init__(self, suite: str, name: str, device: str, dtype: str = "float32", training: bool = False) -> None:
+        seed()
+        model, self.make = entry(suite, name).build()
+        self.device, self.dtype, self.training = device, getattr(torch, dtype), training
+        self.model = model.to(device, self.dtype).train(training and suite != "hf")  # dropout would differ
+
+    def inputs(self, batch: int = 2) -> Any:
+        def moved(value: torch.Tensor) -> torch.Tensor:
+            return value.to(self.device, self.dtype if value.is_floating_point() else None)
+
+        return tree_map_only(torch.Tensor, moved, self.make(batch))
+
+    def call(self, forward: Callable[..., Any], model: Any, inputs: Any) -> Any:
+        if self.training:
+            return step(forward, model, inputs)
+        with torch.no_grad():
+            return forward(**inputs)
+
+    def synchronize(self) -> None:
+        if self.device != "cpu":
+            torch.accelerator.synchronize()
+
+    def seconds(self, forward: Callable[..., Any], model: Any, inputs: Any, calls: int = 1) -> float:
+        self.synchronize()
+        started = time.perf_counter()
+        for _ in range(calls):
+            self.call(forward, model, inputs)
+        self.synchronize()
+        return (time.perf_counter() - started) / calls
+
+
+def sizes(suite: str, name: str, device: str, backend: str) -> Record:
+    """A backend for inference at three batch sizes, the results of eager execution, random numbers, and memory that does not grow."""
+    subject = Subject(suite, name, device)
+    twin = copy.deepcopy(subject.model)
+    compiled = dynamo_lite.compile(subject.model, backend=backend)
+    found: list[str] = []
+    record: Record = {"pass": True}
+
+    def calls() -> None:
+        for batch in (2, 2, 2, 3, 3, 3, 4, 4, 4, 2, 3, 4):
+            results = []
+            for run in (twin, compiled):
+                seed()
+                results.append((subject.call(run, run, subject.inputs(batch)), torch.rand(1, device=device)))
+            found.extend(differences(*results, tol=TOLERANCE[subject.dtype], by_largest=True))
+
+    reserved = []
+    for _ in range(3):
+        calls()
+        if device != "cpu":
+            gc.collect()
+            torch.cuda.empty_cache()
+            reserved.append(torch.cuda.memory_reserved() // 2**20)
+    frames = log.snapshot()
+    record["graphs"] = sum(len(frame.graphs) for frame in frames)
+    record["breaks"] = [f"{b.code} {b.context}"[:200] for b in log.breaks()][:5]
+    record["notes"] = sorted(
+        {note for frame in frames for graph in frame.graphs for note in graph.notes.get(backend, [])}
+    )
+    record["reserved_mib"] = reserved
+    if reserved and reserved[-1] > reserved[0]:
+        found.append(f"memory grows with the calls: {reserved} MiB")
+    if found:
+        record |= {"pass": False, "differences": [text[:300] for text in found[:5]]}
+    return record
+
+
+SIDES: dict[str, Callable[[Any], Any]] = {
+    "dynamo_lite inductor": lambda model: dynamo_lite.compile(model, backend="inductor"),
+    "dynamo_lite cudagraphs": lambda model: dynamo_lite.compile(model, backend="cudagraphs"),
+    "dynamo_lite reduce-overhead": lambda model: dynamo_lite.compile(model, mode="reduce-overhead"),
+    "dynamo_lite autotune": lambda model: dynamo_lite.compile(
+        model, backend="autotune", options={"store": False, "budget": "30s"}
+    ),
+    "dynamo_lite max-autotune": lambda model: dynamo_lite.compile(model, mode="max-autotune"),
+    "torch.compile": torch.compile,
+    "torch.compile reduce-overhead": lambda model: torch.compile(model, mode="reduce-overhead"),
+    "torch.compile max-autotune": lambda model: torch.compile(model, mode="max-autotune"),
+}
+
+
+def speed(suite: str, name: str, device: str, sides: tuple[str, ...], dtype: str, training: bool) -> Record:
+    """Eager execution and the sides in turns; results (or gradients) of each beside those of eager execution."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    subject = Subject(suite, name, device, dtype, training)
+    eager = copy.deepcopy(subject.model)
+
+    def observed(run: Any, model: Any) -> Any:
+        if training:
+            return {key: v.clone() for key, v in backward(run, model, subject.inputs()).items() if v is not None}
+        seed()
+        return tree_map_only(torch.Tensor, torch.Tensor.clone, subject.call(run, model, subject.inputs()))
+
+    observed(eager, eager)
+    expected = observed(eager, eager)
+    blocks: dict[str, Callable[[], float]] = {}
+    record: Record = {"pass": True, "dtype": dtype, "training": training}
+    for side in ("eager", *sides):
+        model = copy.deepcopy(subject.model)
+        run = model if side == "eager" else SIDES[side](model)
+        started = time.perf_counter()
+        try:
+            observed(run, model)
+            record[f"{side} first_s"] = round(time.perf_counter() - started, 2)
+            found = far(expected, observed(run, model), subject.dtype, training)
+            if found:
+                record |= {"pass": False, f"{side} differences": found}
+            inputs = subject.inputs()
+            for _ in range(3):
+                subject.seconds(run, model, inputs)
+            calls = max(1, int(BLOCK / subject.seconds(run, model, inputs)))
+        except Exception as error:
+            record |= {"pass": False, f"{side} error": f"{type(error).__name__}: {error}"[:600]}
+            continue
+        blocks[side] = partial(subject.seconds, run, model, inputs, calls)
+        if side == "dynamo_lite autotune":
+            record["races"] = [[list(one) for one in g.race] for f in log.snapshot() for g in f.graphs if g.race]
+            record["winners"] = sorted({g.backend for f in log.snapshot() for g in f.graphs if g.race})
+    for side, times in take_turns(blocks, ROUNDS).items():
+        record[f"{side} ms"] = round(1e3 * statistics.median(times), 4)
+    return record
+
+
+def far(expected: Any, actual: Any, dtype: torch.dtype, training: bool) -> list[str]:
+    """Where results, or gradients, differ by more than rounding."""
+    tolerance = TOLERANCE[dtype]
+    if training:
+        texts = [text for key in expected for text in far_apart(expected[key], actual.get(key), key, 10 * tolerance)]
+    else:
+        texts = list(differences(expected, actual, tol=tolerance, by_largest=True))
+    return [text[:300] for text in texts[:3]]
+
+
+def prepare(suite: str, name: str, device: str, side: str, dtype: str, training: bool) -> Record:
+    """Compile once, so that what is timed later finds its kernels in Inductor's cache."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    subject = Subject(suite, name, device, dtype, training)
+    subject.call(SIDES[side](subject.model), subject.model, subject.inputs())
+    subject.synchronize()
+    return {"pass": True}
+
+
+def per_call(device: str) -> Record:
+    """Microseconds on the CPU per call of small functions whose graph does one or three launches."""
+    record: Record = {"pass": True}
+    x = torch.randn(64, 64, device=device)
+    layer = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).to(device)
+    for title, fn in {"x + 1": lambda x: x + 1, "Linear+ReLU": layer}.items():
+        sides = {
+            "eager": fn,
+            "dynamo_lite eager": dynamo_lite.compile(fn, backend="eager"),
+            "torch.compile eager": torch.compile(fn, backend="eager"),
+            **{side: make(fn) for side, make in SIDES.items() if "max-" not in side},
+        }
+        with torch.no_grad():
+            for run in sides.values():
+                for _ in range(20):
+                    run(x)
+
+            def block(run: Any) -> float:
+                torch.cuda.synchronize() if device != "cpu" else None
+                started = time.perf_counter()
+                for _ in range(300):
+                    run(x)
+                torch.cuda.synchronize() if device != "cpu" else None
+                return (time.perf_counter() - started) / 300
+
+            times = take_turns({side: partial(block, run) for side, run in sides.items()}, 15)
+        record[title] = {side: round(1e6 * statistics.median(values), 2) for side, values in times.items()}
+    return record
+
+
+CASES: dict[str, Callable[..., Record]] = {
+    "zoo": zoo,
+    "sizes": sizes,
+    "speed": speed,
+    "prepare": prepare,
+    "per_call": per_call,
+}

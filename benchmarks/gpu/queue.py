@@ -1,0 +1,110 @@
+"""What is to be done on a CUDA device, in chunks that can be run one by one.
+
+Input: the names of chunks and the device. Output: `Job`s: a key, the case and its arguments. Chunks that take times run one job at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from .models import LARGE, names
+
+
+class Job(NamedTuple):
+    """`key`: by it a record is found again; `case`: a name of `cases.CASES`."""
+
+    key: str
+    case: str
+    args: tuple[Any, ...]
+
+
+class Chunk(NamedTuple):
+    """`timed`: its jobs run one at a time."""
+
+    jobs: Callable[[str], Iterator[Job]]
+    timed: bool
+
+
+TIMED = ("dynamo_lite inductor", "dynamo_lite reduce-overhead", "torch.compile", "torch.compile reduce-overhead")
+INFERENCE = (*TIMED, "dynamo_lite cudagraphs", "dynamo_lite autotune")
+TRAINING = ("dynamo_lite inductor", "dynamo_lite autotune", "torch.compile")
+PREPARED = {False: TIMED, True: ("dynamo_lite inductor", "torch.compile")}
+TUNED = ("dynamo_lite max-autotune", "torch.compile max-autotune")
+FOR_INFERENCE = (
+    *LARGE,
+    *("bert", "gpt2", "llama", "qwen3", "t5", "vit", "resnet50", "convnext_tiny", "efficientnet_b0", "mixer_s16_224"),
+)
+FOR_TRAINING = ("gpt2_small_8x512", "resnet50_32x224", "bert", "llama", "resnet50")
+FOR_MAX_AUTOTUNE = ("gpt2_small_8x512", "gpt2_small_decode", "bert")
+
+
+def zoo(device: str) -> Iterator[Job]:
+    from benchmarks.zoo_measure import SUITES
+
+    for suite, models in SUITES.items():
+        for name in models:
+            yield Job(f"zoo {name}", "zoo", (suite, name, device))
+
+
+def zoo_training(device: str) -> Iterator[Job]:
+    from benchmarks.zoo_measure import SUITES
+
+    for suite, models in SUITES.items():
+        for name, entry in models.items():
+            if entry.train:
+                yield Job(f"zoo-training {name}", "zoo", (suite, name, device, True))
+
+
+def recordings(device: str) -> Iterator[Job]:
+    for suite, name in names(large_too=False):
+        yield Job(f"recordings {name}", "sizes", (suite, name, device, "cudagraphs"))
+
+
+def _dtype(suite: str) -> str:
+    return "bfloat16" if suite == "large" else "float32"
+
+
+def _kernels(device: str) -> Iterator[Job]:
+    """Kernels of what is timed."""
+    for is_training, chosen in ((True, FOR_TRAINING), (False, FOR_INFERENCE)):
+        for side in PREPARED[is_training]:
+            for suite, name in names():
+                if name in chosen:
+                    key = f"prepare {side} {name}{' training' * is_training}"
+                    yield Job(key, "prepare", (suite, name, device, side, _dtype(suite), is_training))
+
+
+def inference(device: str) -> Iterator[Job]:
+    for suite, name in names():
+        if name in FOR_INFERENCE:
+            yield Job(f"inference {name}", "speed", (suite, name, device, INFERENCE, _dtype(suite), False))
+
+
+def training(device: str) -> Iterator[Job]:
+    for suite, name in names():
+        if name in FOR_TRAINING:
+            yield Job(f"training {name}", "speed", (suite, name, device, TRAINING, _dtype(suite), True))
+
+
+def max_autotune(device: str) -> Iterator[Job]:
+    for suite, name in names():
+        if name in FOR_MAX_AUTOTUNE:
+            yield Job(f"max-autotune {name}", "speed", (suite, name, device, TUNED, _dtype(suite), False))
+
+
+def calls(device: str) -> Iterator[Job]:
+    yield Job("calls", "per_call", (device,))
+
+
+CHUNKS: dict[str, Chunk] = {
+    "zoo": Chunk(zoo, False),
+    "zoo-training": Chunk(zoo_training, False),
+    "recordings": Chunk(recordings, False),
+    "kernels": Chunk(_kernels, False),
+    "calls": Chunk(calls, True),
+    "inference": Chunk(inference, True),
+    "training": Chunk(training, True),
+    "max-autotune": Chunk(max_autotune, True),
+}
+"""In the order in which they are run; `kernels` fills Inductor's cache for those behind it."""
