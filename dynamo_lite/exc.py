@@ -473,6 +473,12 @@ BREAKS: dict[str, BreakKind] = {
         "its sizes are symbols of the program's own ShapeEnv, or it meets tensors that have data",
         "use FakeTensors with sizes that are ints, all of one FakeTensorMode, and call the function under that mode",
     ),
+    "triton-kernel": BreakKind(
+        93,
+        "launch of a Triton kernel that no graph holds",
+        "its operator could not do what the launch does: functions of the program run in it, or it writes to what autograd looks at",
+        "launch it in a function that `torch.library.custom_op` or `triton_op` makes an operator of, or without such functions",
+    ),
     # 100-119: limits of the engine
     "input-type": BreakKind(
         100,

@@ -86,7 +86,103 @@ def test_kernels(device, fn, backend):
         twin = x.clone()
         torch.testing.assert_close(compiled(x, y), fn(twin, y))
         torch.testing.assert_close(x, twin)
-    print(f"{fn.__name__} {backend}: {counter.frame_count} graphs", [b.slug for f in log.frames for b in f.breaks])
+    assert [b.slug for f in log.frames for b in f.breaks] == []
+    assert counter.frame_count == 2  # one for 1000, one for all sizes
+
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def guarded_kernel(x_ptr, out_ptr, n, factor, BLOCK: "tl.constexpr", EVEN: "tl.constexpr", KIND: "tl.constexpr"):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        x = tl.load(x_ptr + offsets)
+        tl.store(out_ptr + offsets, x.to(KIND) * factor)
+    else:
+        x = tl.load(x_ptr + offsets, mask=offsets < n)
+        tl.store(out_ptr + offsets, x.to(KIND) * factor, mask=offsets < n)
+
+
+def with_heuristics(x, factor=2.5):
+    out = torch.empty_like(x)
+    n = out.numel()
+    guarded_kernel[(triton.cdiv(n, 128),)](x, out, n, factor, BLOCK=128, KIND=tl.float32)
+    return out + 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_heuristics(device, backend):
+    compiled = dynamo_lite.compile(with_heuristics, backend=backend)
+    for n in (256, 256, 100, 512):
+        x = torch.randn(n, device=device)
+        torch.testing.assert_close(compiled(x), x * 2.5 + 1)
+    assert [b.slug for f in log.frames for b in f.breaks] == []
+
+
+class Scale(torch.autograd.Function):
+    """As libraries of kernels write them."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return product(x, y)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y = ctx.saved_tensors
+        return product(grad, y), product(grad, x)
+
+
+def product(x, y):
+    out = torch.empty_like(x)
+    n = out.numel()
+    tuned_kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, out, n)
+    return out
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_kernels_in_an_autograd_function(device, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(lambda x, y: Scale.apply(x.sin(), y) * 2, backend=counter)
+    x, y = (torch.randn(500, device=device, requires_grad=True) for _ in range(2))
+    result = compiled(x, y)
+    torch.testing.assert_close(result, x.sin() * y * 2)
+    result.sum().backward()
+    torch.testing.assert_close(x.grad, x.detach().cos() * y.detach() * 2)
+    torch.testing.assert_close(y.grad, x.detach().sin() * 2)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_tensors_that_require_gradients_are_read_only(device, backend):
+    compiled = dynamo_lite.compile(lambda x, y: add(x, y) + x, backend=backend)
+    x, y = (torch.randn(500, device=device, requires_grad=True) for _ in range(2))
+    result = compiled(x, y)
+    torch.testing.assert_close(result, x + y + x)
+    result.sum().backward()
+    assert x.grad.tolist() == [1.0] * 500 and y.grad is None  # a kernel does not know autograd
+    assert [b.slug for f in log.frames for b in f.breaks] == []
+
+
+def test_what_a_launch_returns_is_not_looked_at(device):
+    def fn(x, y):
+        out = torch.empty_like(x)
+        compiled = add_kernel[(1,)](x, y, out, 100, BLOCK=128)
+        return out, compiled.n_regs > 0
+
+    result, flag = dynamo_lite.compile(fn, backend="eager")(*torch.ones(2, 100, device=device))
+    assert result.tolist() == [2.0] * 100 and flag is True
+    assert {b.slug for f in log.frames for b in f.breaks} == {"triton-kernel"}
+
+
+def test_the_lifetime_of_what_a_kernel_gets(device):
+    compiled = dynamo_lite.compile(around, backend="eager")
+    x, y = torch.randn(2, 1 << 20, device=device)
+    compiled(x, y)
+    compiled(x, y)
+    before = torch.cuda.memory_allocated()
+    result = compiled(x, y)
+    del result
+    assert torch.cuda.memory_allocated() == before
 
 
 @triton_op("dynamo_lite_tests::scaled_add", mutates_args={})

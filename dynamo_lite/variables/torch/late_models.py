@@ -18,6 +18,7 @@ _LATE = {
     "torch.distributed.tensor": ".subclasses.dtensor",
     "torch.fx.experimental.symbolic_shapes": ".symbolic_shapes",
     "torch.onnx": ".onnx_export",
+    "triton.runtime.autotuner": ".triton_kernels",
 }
 """Module of the program → our module about it, as long as that is not imported."""
 
