@@ -127,12 +127,15 @@ def sizes(suite: str, name: str, device: str, backend: str) -> Record:
     return record
 
 
+RACING = ["eager", "cudagraphs", "inductor", "inductor_reduce_overhead"]
+"""Not `inductor_max_autotune`, which tries kernels for a minute per model; the chunk `max-autotune` has it."""
+
 SIDES: dict[str, Callable[[Any], Any]] = {
     "dynamo_lite inductor": lambda model: dynamo_lite.compile(model, backend="inductor"),
     "dynamo_lite cudagraphs": lambda model: dynamo_lite.compile(model, backend="cudagraphs"),
     "dynamo_lite reduce-overhead": lambda model: dynamo_lite.compile(model, mode="reduce-overhead"),
     "dynamo_lite autotune": lambda model: dynamo_lite.compile(
-        model, backend="autotune", options={"store": False, "budget": "30s"}
+        model, backend="autotune", options={"store": False, "budget": "30s", "candidates": RACING}
     ),
     "dynamo_lite max-autotune": lambda model: dynamo_lite.compile(model, mode="max-autotune"),
     "torch.compile": torch.compile,
@@ -232,10 +235,39 @@ def per_call(device: str) -> Record:
     return record
 
 
+def repeatable(suite: str, name: str, device: str) -> Record:
+    """How far the gradients of a training step are from those of another eager step, of the largest element: eagerly again, under `eager`,
+    `aot_eager` and torch.compile; with TF32 and the fastest convolutions, and without ("exact")."""
+    record: Record = {"pass": True}
+    for exact in (False, True):
+        torch.backends.cudnn.allow_tf32 = not exact
+        torch.backends.cudnn.deterministic = exact
+        subject = Subject(suite, name, device, training=True)
+        subject.model.train()
+        reference = copy.deepcopy(subject.model)
+        expected = backward(reference, reference, subject.inputs())
+        for side, wrap in {
+            "eager again": lambda model: model,
+            "dynamo_lite eager": lambda model: dynamo_lite.compile(model, backend="eager"),
+            "dynamo_lite aot_eager": lambda model: dynamo_lite.compile(model, backend="aot_eager"),
+            "torch.compile aot_eager": lambda model: torch.compile(model, backend="aot_eager"),
+        }.items():
+            model = copy.deepcopy(subject.model)
+            actual = backward(wrap(model), model, subject.inputs())
+            distances = [
+                float((value - actual[key]).abs().max() / value.abs().max().clamp(min=1e-30))
+                for key, value in expected.items()
+                if value is not None and actual[key] is not None and value.is_floating_point()
+            ]
+            record[f"{side}{' exact' * exact}"] = max(distances)
+    return record
+
+
 CASES: dict[str, Callable[..., Record]] = {
     "zoo": zoo,
     "sizes": sizes,
     "speed": speed,
     "prepare": prepare,
     "per_call": per_call,
+    "repeatable": repeatable,
 }

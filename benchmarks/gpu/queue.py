@@ -28,14 +28,14 @@ class Chunk(NamedTuple):
 
 TIMED = ("dynamo_lite inductor", "dynamo_lite reduce-overhead", "torch.compile", "torch.compile reduce-overhead")
 INFERENCE = (*TIMED, "dynamo_lite cudagraphs", "dynamo_lite autotune")
-TRAINING = ("dynamo_lite inductor", "dynamo_lite autotune", "torch.compile")
+TRAINING = ("dynamo_lite inductor", "torch.compile")
 PREPARED = {False: TIMED, True: ("dynamo_lite inductor", "torch.compile")}
 TUNED = ("dynamo_lite max-autotune", "torch.compile max-autotune")
 FOR_INFERENCE = (
     *LARGE,
-    *("bert", "gpt2", "llama", "qwen3", "t5", "vit", "resnet50", "convnext_tiny", "efficientnet_b0", "mixer_s16_224"),
+    *("bert", "llama", "t5", "vit", "resnet50", "convnext_tiny", "gpt2", "qwen3", "efficientnet_b0", "mixer_s16_224"),
 )
-FOR_TRAINING = ("gpt2_small_8x512", "resnet50_32x224", "bert", "llama", "resnet50")
+FOR_TRAINING = ("gpt2_small_8x512", "bert", "resnet50_32x224", "llama", "resnet50")
 FOR_MAX_AUTOTUNE = ("gpt2_small_8x512", "gpt2_small_decode", "bert")
 
 
@@ -97,9 +97,15 @@ def calls(device: str) -> Iterator[Job]:
     yield Job("calls", "per_call", (device,))
 
 
+def repeatable(device: str) -> Iterator[Job]:
+    for suite, name in (("hf", "bert"), ("hf", "resnet"), ("timm", "mobilenetv3_large_100"), ("timm", "densenet121")):
+        yield Job(f"repeatable {name}", "repeatable", (suite, name, device))
+
+
 CHUNKS: dict[str, Chunk] = {
     "zoo": Chunk(zoo, False),
     "zoo-training": Chunk(zoo_training, False),
+    "repeatable": Chunk(repeatable, False),
     "recordings": Chunk(recordings, False),
     "kernels": Chunk(_kernels, False),
     "calls": Chunk(calls, True),

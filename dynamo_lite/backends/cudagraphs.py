@@ -99,6 +99,7 @@ def fakes_of_tensors(graph: Any) -> list[Any]:
 def move_constants(graph: Any) -> None:
     """Put numbers that the program writes down, tensors of the CPU in the graph, on the device of the operators that take them."""
     import torch
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     inputs = fakes_of_tensors(graph)
     device = inputs[0].device if inputs else torch.device("cpu")
@@ -113,7 +114,8 @@ def move_constants(graph: Any) -> None:
             and all(copy.target is torch.ops.aten.lift_fresh_copy.default for copy in copies)
             and all(_is_made_on(user, device) for copy in copies for user in copy.users)
         ):
-            setattr(graph, node.target, value.to(device))
+            with unset_fake_temporarily():
+                setattr(graph, node.target, value.to(device))
             for made in (node, *copies):
                 if isinstance(made.meta.get("val"), torch.Tensor):
                     made.meta["val"] = made.meta["val"].to(device)

@@ -171,7 +171,7 @@ def test_what_a_launch_returns_is_not_looked_at(device):
 
     result, flag = dynamo_lite.compile(fn, backend="eager")(*torch.ones(2, 100, device=device))
     assert result.tolist() == [2.0] * 100 and flag is True
-    assert {b.slug for f in log.frames for b in f.breaks} == {"triton-kernel"}
+    assert log.frames[0].breaks[0].slug == "triton-kernel"
 
 
 def test_the_lifetime_of_what_a_kernel_gets(device):

@@ -242,7 +242,7 @@ def test_called_on_a_side_stream(device, backend):
     event = torch.cuda.Event()
     with torch.cuda.stream(stream):
         y = torch.zeros_like(x)
-        torch.cuda._sleep(20_000_000)
+        torch.cuda._sleep(1_000_000_000)
         y.copy_(x)
         result = compiled(y)  # waits for the copy: both are on this stream
         event.record()

@@ -42,8 +42,10 @@ def work(options, run, nothing):
             except Exception as failure:
                 if options.verbose:
                     raise
-                record, error = nothing, f"{type(failure).__name__}: {failure}"[:500]
+                record, error = nothing, f"{type(failure).__name__}: {failure}"[:700]
             faulthandler.cancel_dump_traceback_later()
             say(event="end", name=name, error=error, seconds=round(time.perf_counter() - started, 2), **record)
+            if error is not None and "device-side assert" in error:
+                return  # after it CUDA does nothing more in this process; the rest is run in another
             dynamo_lite.reset()
             gc.collect()
