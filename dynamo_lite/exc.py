@@ -476,8 +476,8 @@ BREAKS: dict[str, BreakKind] = {
     "triton-kernel": BreakKind(
         93,
         "launch of a Triton kernel that no graph holds",
-        "its operator could not do what the launch does: functions of the program run in it, or it writes to what autograd looks at",
-        "launch it in a function that `torch.library.custom_op` or `triton_op` makes an operator of, or without such functions",
+        "functions of the program run in the launch, or it writes to what autograd looks at",
+        "make the launch an operator with torch.library.triton_op or custom_op",
     ),
     # 100-119: limits of the engine
     "input-type": BreakKind(

@@ -14,11 +14,11 @@ from .sweeps import EVERY
 MOST_FILES = 25
 MOST_LINES = {
     ".": 4_250,
-    "backends": 3_700,
+    "backends": 3_720,
     "backends/regions": 770,
     "dynamism": 1_000,
     "frontend": 4_050,
-    "graph": 2_240,
+    "graph": 2_370,
     "graph/core": 5_740,
     "graph/inputs": 750,
     "graph/logs": 600,
@@ -37,7 +37,7 @@ MOST_LINES = {
     "variables/objects": 5_450,
     "variables/protocol": 3_430,
     "variables/stdlib": 2_650,
-    "variables/torch": 5_950,
+    "variables/torch": 6_110,
     "variables/torch/autograd": 1_950,
     "variables/torch/data": 1_900,
     "variables/torch/distributed": 450,
