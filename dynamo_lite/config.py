@@ -97,7 +97,7 @@ class Config(AcceptedKeys):
     capture_checks: bool = (
         True  # a branch of which one side only raises is followed on the other, and tested after the graph
     )
-    # Both sides of a branch on data become part of the graph: never, always, or None, automatic: under fullgraph
+    # Both sides of a branch on data become part of the graph: never, always, or None, automatic: under fullgraph, under inductor
     capture_branches: bool | str | None = None
     stitch: bool = False  # print() and log records of constants and numbers run behind the graph instead of breaking it
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True

@@ -43,6 +43,11 @@ there is none): as inputs that are tensors of one double, from which `item()` in
 take part in the operators themselves wherever they can."""
 
 
+FUSES_BRANCHES = "dynamo_lite_fuses_branches"
+"""Name of an attribute of backends, True where a branch on data inside a graph is at least as fast as one between two graphs: the default
+of `config.capture_branches`, by `benchmarks/branches.py`."""
+
+
 BoxedCallable = Callable[[list[Any]], Any]
 
 BOXED: weakref.WeakKeyDictionary[Callable[..., Any], BoxedCallable] = weakref.WeakKeyDictionary()

@@ -22,7 +22,7 @@ from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.signals import let_through
 
 from . import artifact
-from .aot import BOXED, FLOATS, boxed_forward, call_with_fakes, load_compiler, run_graph
+from .aot import BOXED, FLOATS, FUSES_BRANCHES, boxed_forward, call_with_fakes, load_compiler, run_graph
 from .freezing import freeze
 from .pooling import count_windows_right
 from .regions import SEGMENTED, Segmented, compile_regions
@@ -267,6 +267,7 @@ inductor.artifacts = InductorArtifacts
 inductor.reset = reset
 for _backend in (inductor, max_autotune, reduce_overhead, freezing):
     setattr(_backend, FLOATS, "tensors")
+    setattr(_backend, FUSES_BRANCHES, True)
 inductor.requirements = Requirements(trains=True, check=_why_not, install="g++, or Triton for CUDA")
 max_autotune.requirements = inductor.requirements
 reduce_overhead.requirements = Requirements(frozenset({"cuda"}), trains=True, check=_why_not, install="Triton")

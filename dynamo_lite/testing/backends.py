@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.aot import FLOATS, aot_autograd
+from dynamo_lite.backends.aot import FLOATS, FUSES_BRANCHES, aot_autograd
 from dynamo_lite.backends.inductor import recording
 from dynamo_lite.backends.registry import lookup_backend
 
@@ -47,6 +47,7 @@ class CompileCounterWithBackend(CompileCounter):
         super().__init__()
         self.backend = backend
         self.dynamo_lite_floats = getattr(lookup_backend(backend), FLOATS, "items")
+        self.dynamo_lite_fuses_branches = getattr(lookup_backend(backend), FUSES_BRANCHES, False)
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         super().__call__(gm, example_inputs)

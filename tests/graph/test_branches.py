@@ -7,6 +7,7 @@ from torch import nn
 import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
+from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounterWithBackend, differences
 
 LINEAR, OTHER = nn.Linear(3, 3), nn.Linear(3, 3)
@@ -332,3 +333,25 @@ def test_the_error_names_the_branch_and_the_reason():
         Unsupported, match=r"(?s)the sides leave tensors of other shape.*x\[:2\] \+ 1 if x.mean\(\) > 0"
     ):
         dynamo_lite.compile(other_sizes, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+@pytest.mark.parametrize(("backend", "graphs"), [("eager", 3), ("aot_eager", 3), ("inductor", 1)])
+def test_the_default_is_by_backend(backend, graphs):
+    """Where a compiler makes one program of both sides, they are in the graph; elsewhere a break is faster."""
+    counter = CompileCounterWithBackend(backend)
+
+    def fn(x):
+        y = x * 2
+        if y[0] > 0:
+            y = y.sin()
+        else:
+            y = y.cos() + 1
+        return y + 1
+
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    with torch.no_grad():
+        for x in (torch.ones(3), -torch.ones(3), torch.ones(100_000), -torch.ones(100_000)):
+            torch.testing.assert_close(compiled(x), fn(x))
+    assert counter.frame_count == 2 * graphs  # and once more for all sizes
+    kept = [text for frame in log.frames for graph in frame.graphs for text in graph.branches]
+    assert all("torch.where" in text for text in kept) and bool(kept) is (graphs == 1)

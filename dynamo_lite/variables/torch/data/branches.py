@@ -20,6 +20,7 @@ from torch.fx import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import SUPPORTED_NODES
 
+from dynamo_lite.backends.aot import FUSES_BRANCHES
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.bodies import Body
@@ -58,10 +59,9 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
     `BothSidesFollowed`, or `Unsupported` with the reason why that can't be."""
     instrs, cur = tx.lifted.instrs, tx.cur
     is_branch = instrs[cur].op is Op.TO_BOOL and instrs[cur + 1].op is Op.JUMP_IF
-    wanted = tx.tr.breaks_raise if config.capture_branches is None else config.capture_branches
     if (
         not is_branch
-        or not wanted
+        or not _are_wanted(tx)
         or tx.tr.facts.leaves_data
         or tx.tr.overrides is not None
         or tx.generator is not None
@@ -84,6 +84,13 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
         error.slug, error.break_step, error.user_stack = SLUG, step, stack
         raise
     raise BothSidesFollowed(result)
+
+
+def _are_wanted(tx: Frame) -> bool:
+    """Whether branches are to be in the graph: by the setting, or where the graph may not break, or where that is no slower."""
+    if config.capture_branches is not None:
+        return bool(config.capture_branches)
+    return tx.tr.breaks_raise or getattr(tx.tr.backend, FUSES_BRANCHES, False)
 
 
 class _Side(NamedTuple):
@@ -415,7 +422,8 @@ def _why_not_where(tx: Frame, branches: Branches) -> str:
         return "by config.capture_branches"
     if torch.is_grad_enabled() and any(result.requires_grad for result in results):
         return "gradients"
-    if config.capture_branches != "where" and not all(_is_small(result) for result in results):
+    fuses = getattr(tx.tr.backend, FUSES_BRANCHES, False)
+    if config.capture_branches != "where" and not fuses and not all(_is_small(result) for result in results):
         return f"more than {SMALL} elements"
     propagator = tx.tr.graph.propagator
     inputs = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in branches.lifted]
@@ -427,6 +435,8 @@ def _why_not_where(tx: Frame, branches: Branches) -> str:
     except Exception as error:
         let_through(error)
         return "a loop or branch is inside"
+    if config.capture_branches != "where" and watch.count > MANY and not all(_is_small(result) for result in results):
+        return f"more than {SMALL} elements and {MANY} operators"
     return watch.partial and f"{watch.partial} can raise, or is not elementwise"
 
 
@@ -437,7 +447,10 @@ def tell(tx: Frame, index: int, choice: str) -> None:
 
 
 SMALL = 1 << 16
-"""Elements of a result that both sides compute rather than one."""
+"""Elements of a result that both sides compute rather than one, where each operator goes through memory."""
+
+MANY = 64
+"""Operators of both sides that both are computed of, whatever the size, where a compiler makes one loop of them."""
 
 
 def _is_small(tensor: torch.Tensor) -> bool:
@@ -451,9 +464,11 @@ class _Total(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.partial = ""
+        self.count = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        self.count += 1
         self.partial = self.partial or ("" if _is_total(func, result) else str(func))
         return result
 
