@@ -178,8 +178,8 @@ def compared(expected, actual, tol, with_values):
         yield from _lazy_bits(name, one, other)
     if expected.shared != actual.shared:
         yield f"sharing: {expected.shared} became {actual.shared}"
-    one, other = expected.generators, actual.generators
-    if one[1] != other[1] or not torch.equal(one[0], other[0]) or not torch.equal(one[2], other[2]):
+    states = zip(expected.generators, actual.generators, strict=True)
+    if not all(torch.equal(*pair) if isinstance(pair[0], torch.Tensor) else pair[0] == pair[1] for pair in states):
         yield "a random generator is in another state"
 
 
