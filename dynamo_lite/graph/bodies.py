@@ -47,6 +47,7 @@ class Body:
         self.transform = ""  # that calls it: "vmap", "grad" or "jvp"
         self.branch: Any = None  # whose side it is: frame and instruction
         self.loop: Any = None  # whose turn it is: frame and instructions
+        self.turn: Any = None  # that loop itself
         self.is_random = False  # whether it draws random numbers
         self._local: list[SymValue] = []
         self._outer: tuple[Any, Any] = (None, None)

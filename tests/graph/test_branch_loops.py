@@ -75,6 +75,96 @@ def draws(x):
     return x
 
 
+def counter_first(x):
+    n = 0
+    while n < 6 and x.sum() < 10:
+        x = x + 1
+        n += 1
+    return x, n
+
+
+def counter_second(x):
+    n, error, y = 0, x.sum(), x * 1
+    while error < 30 and n < 4:
+        y = y + 2
+        error = y.sum()
+        n += 1
+    return y, n, error
+
+
+def two_conditions(x):
+    while x.sum() < 10 and x.max() < 3:
+        x = x + 1
+    return x
+
+
+def carries_floats_and_bools(x):
+    scale, found = 1.0, False
+    while x.sum() < 10:
+        x, scale, found = x + scale, scale * 0.5 + 0.25, True
+    return x * scale, scale, found
+
+
+def range_that_ends_before(x):
+    for i in range(20):
+        x = x * 0.5
+        if x.abs().max() < 0.1:
+            break
+    return x, i
+
+
+def range_with_a_rest_of_the_turn(x):
+    for i in range(20):
+        y = x * 0.5 + 1
+        if (y - x).abs().max() < 0.05:
+            break
+        x = y
+    return x, i
+
+
+def range_by_steps(x):
+    n = 0
+    for k in range(9, -1, -2):
+        n += k
+        x = x - 1
+        if x.sum() < -8:
+            break
+    return x * k, n, k
+
+
+def range_to_its_end(x):
+    for i in range(3):
+        x = x + i
+        if x.sum() > 1e9:
+            break
+    return x, i
+
+
+def range_of_one(x):
+    for i in range(1):
+        x = x + 1
+        if x.sum() > 3:
+            break
+    return x, i
+
+
+def range_with_a_branch(x):
+    for _ in range(8):
+        x = x + 2 if x.sum() > 4 else x + 1
+        if x.sum() > 20:
+            break
+    return x
+
+
+def range_in_a_range(x):
+    for j in range(2):
+        for i in range(6):
+            x = x + 1
+            if x.sum() > 9 * (j + 1):
+                break
+    return x, i
+
+
 WHOLE = [f for f in list(globals().values()) if getattr(f, "__module__", "") == __name__]
 
 
@@ -112,9 +202,53 @@ def returns_from_a_turn(x):
     return x
 
 
-def two_conditions(x):
-    while x.sum() < 10 and x.max() < 3:
+def second_test_by_index(x):
+    n = 0
+    while n < 3 and x[n] < 2:
+        n += 1
+    return x * n
+
+
+def second_test_draws(x):
+    n = 0
+    while n < 3 and torch.rand(()) < 0.9:
+        n += 1
+    return x * n
+
+
+def range_with_else(x):
+    for _ in range(4):
         x = x + 1
+        if x.sum() > 9:
+            break
+    else:
+        x = x * 2
+    return x
+
+
+def range_that_returns(x):
+    for _ in range(4):
+        x = x + 1
+        if x.sum() > 9:
+            return x * 3
+    return x
+
+
+def range_with_a_list(x):
+    found = []
+    for _ in range(8):
+        x = x + 1
+        found.append(x)
+        if x.sum() > 20:
+            break
+    return x, found
+
+
+def items_that_data_end(x):
+    for factor in (1.0, 2.0, 3.0):
+        x = x * factor
+        if x.sum() > 9:
+            break
     return x
 
 
@@ -124,7 +258,12 @@ BREAKS = {
     grows: "the shape, strides, dtype or device",
     other_dtypes: "tensors of other shape|the shape, strides, dtype or device",  # the first test may be a branch of its own
     returns_from_a_turn: "a loop that data end in several places",
-    two_conditions: "a loop that data end in several places",
+    second_test_by_index: "aten.select.int may run only if it goes on",
+    second_test_draws: "aten.rand.* may run only if it goes on|rand may run only if it goes on",
+    range_with_else: "a loop over a range that data end with an `else`",
+    range_that_returns: "a loop over a range that data end with an `else` or a return",
+    range_with_a_list: "a loop that data end changes list",
+    items_that_data_end: "over something else than a range of constants",
 }
 
 
@@ -144,6 +283,12 @@ graphs_of = functools.partial(graph_counts.graphs_of, outcomes)
 @pytest.mark.parametrize("fn", WHOLE)
 def test_whole(fn):
     assert graphs_of(fn, "aot_eager", fullgraph=True) == 1
+
+
+@pytest.mark.parametrize("fn", [counts_turns, counter_first, counter_second, range_with_a_rest_of_the_turn])
+def test_inductor(fn):
+    """Which has no ints in loops: the node carries tensors."""
+    assert graphs_of(fn, "inductor", fullgraph=True) == 1
 
 
 @pytest.mark.parametrize("fn", BREAKS)

@@ -97,15 +97,15 @@ class SymNodeVariable(VariableTracker):
         if isinstance(self.proxy, FloatValue):
             return boolean(self.proxy.decide(bool, self.proxy))
         if is_unbacked(self.proxy.sym) and expected_truth(tx) is not None:
-            return checked_truth(tx, self._as_tensor(tx))
+            return checked_truth(tx, self.as_tensor(tx))
         try:
             return boolean(evaluate(bool, self.proxy.sym))
         except Unsupported:
             if is_unbacked(self.proxy.sym):
-                MODELS.follow_both(tx, lambda: self._as_tensor(tx))
+                MODELS.follow_both(tx, lambda: self.as_tensor(tx))
             raise
 
-    def _as_tensor(self, tx: Frame) -> VariableTracker:
+    def as_tensor(self, tx: Frame) -> VariableTracker:
         """The truth of the number as a tensor."""
         number = self if self.python_type() is bool else self.tp_richcompare(tx, ConstantVariable(0), "!=")
         dtype = {"dtype": ConstantVariable(torch.bool)}

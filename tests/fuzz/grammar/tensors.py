@@ -176,8 +176,23 @@ class Tensors(Chooser):
                 f"{name}.add_(1)",
             ]
         )
-        if self.choose(2):
+        end = f"{name}.sum() >= 9"
+        form = self.choose(5)
+        if form == 0:
             self.put(f"while {name}.sum() < 9: {turn}")
+        elif form == 1:
+            tests = [f"{name}.sum() < 9", self.pick(["n < 6", f"{name}.max() < 4", f"({name} < 5).all()"])]
+            self.put(f"while {' and '.join(tests[:: self.pick([1, -1])])}: {turn}; n += 1")
+        elif form == 2:
+            self.put(f"for n in {self.pick(['range(5)', 'range(7, 0, -2)', 'range(1)', 'range(12)'])}:")
+            self.put(f"    {turn.partition('; ')[0].replace(', n', '').replace(', n + 2', '')}")
+            self.put(f"    if {end}: break")
+            if self.choose(2):
+                self.put(f"    {self.pick([f'{name} = {name} + 0.25', turn.partition('; ')[0], 'pass'])}")
+        elif form == 3:
+            self.put("while True:")
+            self.put(f"    {turn}; n += 1")
+            self.put(f"    if n > 4 or {end}: break")
         else:
             self.put("while True:")
             self.put(f"    {turn}")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx import Node
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import SUPPORTED_NODES
 
 from dynamo_lite.backends.aot import FUSES_BRANCHES
@@ -44,8 +43,10 @@ from ..symnode import SymNodeVariable
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
 from .extremes import ChosenVariable, ExtremeChoice
+from .for_loops import ForLoop, head_of_for
 from .joins import DTYPES, Joins, NewObject, ResultPlace, parts_of, scalar_in, scalar_tensor
 from .loops import DataLoop, side_that_returns
+from .total import Total
 from .written import WrittenTensor, changed_copy, write_back, written_by
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
     thread = tx.tr.thread
     step, stack = thread.failing_step(), thread.user_stack()
     try:
+        if scope is not None and scope.turn is not None and scope.turn.add_test(tx, flag):
+            raise BothSidesFollowed(None)
         truth = side_that_returns(tx)
         result = _Fork(tx, flag).join() if truth is None else _behind_loop(tx, flag, truth)
     except Unsupported as error:
@@ -315,9 +318,32 @@ class _Fork:
         return [fill(entry, merged) for entry in entries]
 
 
+class _Leaving(_Fork):
+    """A branch in a loop, of which the side of this truth leaves the loop: it does nothing more before `end`."""
+
+    def __init__(self, tx: Frame, flag: TensorVariable, truth: bool, end: int) -> None:
+        super().__init__(tx, flag)
+        self.truth, self.end = truth, end
+
+    def _run(self, truth: bool) -> _Side:
+        if truth is not self.truth:
+            return super()._run(truth)
+        return _Side(list(self.locals), list(self.stack), None, {})
+
+
+def _leave(tx: Frame, flag: VariableTracker, truth: bool, head: int) -> None:
+    assert isinstance(flag, TensorVariable)
+    _Leaving(tx, flag, truth, head).join()
+
+
 def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> None:
     """Make a loop part of the graph. What somebody else has of the tensors before it is what they are if there is no turn."""
-    loop = DataLoop(tx, flag, truth)
+    if head_of_for(tx) is None:
+        loop = DataLoop(tx, flag, truth)
+    else:
+        loop = ForLoop(tx, flag, not truth, _leave)
+        if not loop.has_turns:
+            return
     chosen = []
     results = loop.capture()
     tell(tx, loop.place, "torch.while_loop")
@@ -427,7 +453,7 @@ def _why_not_where(tx: Frame, branches: Branches) -> str:
         return f"more than {SMALL} elements"
     propagator = tx.tr.graph.propagator
     inputs = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in branches.lifted]
-    watch = _Total()
+    watch = Total()
     try:
         with propagator.mode, watch, without_compiler, propagator.dispatcher():
             for module in branches.modules:
@@ -456,43 +482,6 @@ MANY = 64
 def _is_small(tensor: torch.Tensor) -> bool:
     n = tensor.numel()
     return type(n) is int and n <= SMALL
-
-
-class _Total(TorchDispatchMode):
-    """Watches whether only operators run that are defined for all values, element by element; `partial`: the first other one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.partial = ""
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self.count += 1
-        self.partial = self.partial or ("" if _is_total(func, result) else str(func))
-        return result
-
-
-def _is_total(func: Any, result: object) -> bool:
-    if type(func) is not torch._ops.OpOverload or func.namespace not in ("aten", "prim"):
-        return False
-    if func.namespace == "prim" or func._schema.name in _COPIES:
-        return True
-    if func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
-        return False
-    if torch.Tag.pointwise not in func.tags:
-        return any(argument.alias_info is not None for argument in func._schema.arguments)  # views
-    is_float = isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex())
-    return is_float or not func._schema.name.startswith(_RAISES_FOR_INTS)
-
-
-_COPIES = frozenset({"aten::clone", "aten::_to_copy", "aten::full_like", "aten::zeros_like", "aten::ones_like"})
-
-_RAISES_FOR_INTS = (
-    *("aten::div", "aten::floor_divide", "aten::remainder", "aten::fmod", "aten::pow", "aten::float_power"),
-    *("aten::__", "aten::bitwise_left_shift", "aten::bitwise_right_shift"),
-)
-"""Beginnings of the names of operators that integers divide by zero with, or raise to negative powers."""
 
 
 MODELS.follow_both = follow_both
