@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import marshal
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph_module import _loader
 
@@ -62,6 +62,10 @@ def _find_operator(name: str, overload: str | None) -> Any:
         raise Mismatch(f"there is no operator {namespace}::{name}") from None
 
 
+def _higher_order(operator: Any) -> tuple[Any, ...]:
+    return "higher-order operator", operator.name()
+
+
 def _named_constant(value: object) -> tuple[Any, ...]:
     return "constant", str(value).partition(".")[2]
 
@@ -71,11 +75,13 @@ KINDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     torch.device: lambda device: ("device", device.type, -1 if device.index is None else device.index),
     torch.Size: lambda size: ("size", *size),
     **dict.fromkeys((torch._ops.OpOverload, torch._ops.OpOverloadPacket), _operator),
+    **dict.fromkeys((type(torch.ops.higher_order.cond), type(torch.ops.higher_order.while_loop)), _higher_order),
 }
 """Exact type → function that says all about such an object in plain data."""
 
 FINDERS: dict[str, Callable[..., Any]] = {
     "constant": lambda name: getattr(torch, name),
+    "higher-order operator": lambda name: getattr(torch.ops.higher_order, name),
     "device": lambda kind, index: torch.device(kind) if index < 0 else torch.device(kind, index),
     "size": lambda *sizes: torch.Size(sizes),
     "operator": _find_operator,
@@ -172,8 +178,6 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
     module = graph.finish()
     inputs = [_write_input(i, writer) for i in graph.inputs]
     effects = {name: effect.write_data(writer) for name, effect in graph.passes._asdict().items()}
-    if graph.bodies:
-        raise Refused("a graph with higher-order operators")
     if AS_CAPTURED in module.meta:
         raise Refused("a graph that compilers do not get")
     numbers: dict[Node, int] = {}
@@ -182,6 +186,7 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
     for node in module.graph.nodes:
         numbers[node] = len(nodes)
         nodes.append(_write_node(node, writer, numbers, subjects, write_place))
+    bodies = {name: _write_body(body, writer) for name, body in graph.bodies.items()}
     data = {
         "nodes": nodes,
         "subjects": subjects.table,
@@ -190,7 +195,8 @@ def write_graph(graph: GraphBuilder, writer: Any, write_place: Callable[[Any], i
     return {
         "n_nodes": len(nodes),
         "inputs": inputs,
-        "objects": sorted(_object_numbers(data)),  # that its nodes need
+        "objects": sorted(_object_numbers((data, bodies))),  # that its nodes need
+        "bodies": bodies,
         "graph": marshal.dumps(data),  # read when somebody asks for the nodes
         "forward": data.pop("code"),
         "effects": {name: data for name, data in effects.items() if data is not None},
@@ -313,6 +319,28 @@ def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, writ
     )
 
 
+def _write_body(module: GraphModule, writer: Any) -> dict[str, Any]:
+    """The data of a body of a higher-order operator, and of those inside. What its nodes stand for is found out again when it is run."""
+    numbers: dict[Node, int] = {}
+    nodes: list[tuple[Any, ...]] = []
+    bodies: dict[str, Any] = {}
+    for node in module.graph.nodes:
+        target: Any = node.target
+        if node.op == "call_function":
+            if not is_own(target):
+                raise Refused(f"{target} in the graph, whose rules may change")
+            target = ("object", writer(target))
+        elif node.op == "get_attr":
+            inside = getattr(module, target)
+            if not isinstance(inside, GraphModule):
+                raise Refused("a higher-order operator with a constant in its body")
+            bodies[target] = _write_body(inside, writer)
+        numbers[node] = len(nodes)
+        arguments = [write_argument(given, writer, numbers) for given in (node.args, node.kwargs)]
+        nodes.append((node.name, node.op, target, *arguments))
+    return {"nodes": nodes, "bodies": bodies}
+
+
 def _subject_of(meta: Any) -> Any:
     """The value that a node stands for."""
     return (meta.sequence or meta.subject) if isinstance(meta, NodeMeta) else None
@@ -351,7 +379,10 @@ class StoredGraph:
         inputs = [(self._subject(n, real), fixed) for real, (n, fixed) in zip(self.reals, data["inputs"], strict=True)]
         nodes = _StoredNodes(data["graph"], inputs, reader.only(data["objects"]), self.propagator, read_place)
         nodes.symbols = self.passes.sizes.known
-        self.module = StoredModule(nodes, data["forward"])
+        self.bodies = {name: _read_body(body, reader) for name, body in data["bodies"].items()}
+        if self.bodies:
+            self.propagator.allow_higher_order()
+        self.module = StoredModule(nodes, data["forward"], self.bodies)
         for effect in self.passes:
             effect.annotate(self.module)
 
@@ -365,7 +396,7 @@ class StoredGraph:
     @property
     def op_count(self) -> int:
         """The number of operator calls in the graph."""
-        return self.node_count - len(self.reals) - 1
+        return self.node_count - len(self.reals) - len(self.bodies) - 1
 
     @property
     def has_floats(self) -> bool:
@@ -385,6 +416,18 @@ def _real_input(value: object) -> Any:
     if type(value) is not int and (not isinstance(value, torch.Tensor) or not is_plain(value)):
         raise Mismatch("an input is no plain tensor")
     return value
+
+
+def _read_body(data: dict[str, Any], reader: Any) -> GraphModule:
+    """A body of a higher-order operator."""
+    bodies = {name: _read_body(inside, reader) for name, inside in data["bodies"].items()}
+    graph, nodes = Graph(), list[Node]()
+    for name, op, target, args, kwargs in data["nodes"]:
+        if op == "call_function":
+            target = reader(target[1])
+        args, kwargs = (read_argument(given, nodes, reader) for given in (args, kwargs))
+        nodes.append(graph.create_node(op, target, args, kwargs, name))
+    return GraphModule(bodies, graph)
 
 
 class _StoredNodes:
@@ -481,8 +524,12 @@ class StoredModule(_LazyGraphModule):
     """The module of a graph that was read. Its nodes, and the function that runs them, are made when they are first needed; from then on it
     is a module like any other."""
 
-    def __init__(self, nodes: Callable[[], Graph], forward: tuple[Any, ...] | None) -> None:
+    def __init__(
+        self, nodes: Callable[[], Graph], forward: tuple[Any, ...] | None, bodies: Mapping[str, GraphModule]
+    ) -> None:
         super().__init__({}, TraceGraph())
+        for name, body in bodies.items():
+            setattr(self, name, body)
         del self.__dict__["_graph"]
         self.__dict__.update(stored_nodes=nodes, stored_forward=forward)
 
