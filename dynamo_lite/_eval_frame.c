@@ -29,6 +29,11 @@
 #define _GNU_SOURCE 1              /* pthread_getattr_np */
 #define Py_BUILD_CORE_MODULE 1
 #include <Python.h>
+
+#ifdef Py_GIL_DISABLED
+#  error "dynamo_lite needs the GIL; what stands in the way of free-threaded builds: docs/dev/free-threading.md"
+#endif
+
 #include <internal/pycore_dict.h>
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000

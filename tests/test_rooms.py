@@ -18,7 +18,7 @@ MOST_LINES = {
     "backends/regions": 770,
     "dynamism": 1_000,
     "frontend": 4_050,
-    "graph": 2_420,
+    "graph": 2_440,
     "graph/core": 5_740,
     "graph/inputs": 750,
     "graph/logs": 600,
@@ -42,7 +42,7 @@ MOST_LINES = {
     "variables/torch/data": 2_280,
     "variables/torch/distributed": 450,
     "variables/torch/higher_order": 1_600,
-    "variables/torch/numpy": 1_600,
+    "variables/torch/numpy": 1_620,
     "variables/torch/subclasses": 650,
     "warm_cache": 1_750,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import re
 import sys
 import time
 import weakref
@@ -58,6 +59,22 @@ from .serialized import (  # noqa: F401
 from .shapes.formulas import recipe_of  # noqa: F401
 
 _LOOKED_AT = 16  # items of a container
+
+OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 13)
+"""That the package is tested with. What rests on the inside of torch is probed, and falls back by itself (`guards.tensor_guards`)."""
+
+
+def warn_if_untested(version: str) -> None:
+    """Warn of another torch, once in a process, when the first function is compiled."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    found = tuple(map(int, numbers.groups())) if numbers else NEWEST_TORCH
+    if not OLDEST_TORCH <= found <= NEWEST_TORCH:
+        kind = "newer" if found > NEWEST_TORCH else "older"
+        tested = " to ".join(f"{major}.{minor}" for major, minor in (OLDEST_TORCH, NEWEST_TORCH))
+        warn_user(f"torch {version} is {kind} than what dynamo_lite is tested with ({tested}); it may have changed")
+
+
+warn_if_untested(torch.__version__)
 
 new_graph = GraphBuilder
 new_log = CompileLog

@@ -368,7 +368,10 @@ class zip_longest:
         return itertools.zip_longest.__new__(cls, *parts, fillvalue=fillvalue)
 
 
-@stands_for(getattr(itertools, "batched", None))
+_batched: Any = getattr(itertools, "batched", None)  # 3.12
+
+
+@stands_for(_batched)
 class batched:
     def __init__(self, iterable: Iterable[Any], n: Any, *, strict: Any = False) -> None:
         self.n = host_index(n)
@@ -397,7 +400,7 @@ class batched:
     @staticmethod
     def rebuild(cls: Any, iterator: Any, n: int, strict: bool) -> Any:
         options = {"strict": True} if strict else {}
-        return itertools.batched.__new__(cls, () if iterator is None else iterator, n, **options)
+        return _batched.__new__(cls, () if iterator is None else iterator, n, **options)
 
 
 # -- several iterators for one

@@ -391,6 +391,24 @@ def test_scalars_among_tensors(text, dtype):
     whole(f, torch.arange(1, 5).float(), np.array([1, 3, 2], dtype="float64"))
 
 
+@pytest.mark.parametrize("number", [np.float32(1.5), np.float64(1.5), np.complex64(1 + 2j), np.complex128(1 + 2j)])
+@pytest.mark.parametrize("tensor", [torch.arange(3), torch.ones(3), torch.ones(3).double(), torch.ones(3).half()])
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+def test_the_dtype_of_a_tensor_and_a_number(tensor, number):
+    """torch takes the real part of a complex64, which is no complex number of Python's."""
+
+    def f(t, n, array):
+        s = array.max()
+        return t + n, n * t, torch.add(t, n), t * s
+
+    array = np.array([number, number])
+    if issubclass(type(number), np.complexfloating):
+        array = array.real
+    expected = f(tensor, number, array)
+    actual = dynamo_lite.compile(f, backend="eager")(tensor, number, array)
+    assert not list(differences(expected, actual))
+
+
 def test_tensors_become_arrays():
     def f(t):
         array = np.array(t)

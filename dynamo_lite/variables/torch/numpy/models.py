@@ -60,11 +60,18 @@ def _category(dtype: torch.dtype) -> int:
     return 3 if dtype.is_complex else 2 if dtype.is_floating_point else int(dtype is not torch.bool)
 
 
+def is_taken_as_real(cls: type) -> bool:
+    """Whether torch takes the real part of a complex number of numpy's: it is no complex number of Python's."""
+    return issubclass(cls, numpy.complexfloating) and not issubclass(cls, complex)
+
+
 def among_tensors(tx: Frame, scalar: ArrayVariable, tensors: list[TensorVariable]) -> VariableTracker:
     """A tensor that takes part in an operator as the scalar's number does: torch knows its class, not its dtype. In a graph it is a tensor
     without dimensions, whose dtype counts more."""
     if not scalar.is_scalar or scalar.cls is numpy.bool_:  # of which torch makes a float
         return unsupported("graph-argument-type", scalar.describe())
+    if is_taken_as_real(scalar.cls):
+        return unsupported("graph-argument-type", f"{scalar.describe()}, of which torch takes the real part")
     value = ValueVariable(scalar.proxy)
     dtype = functools.reduce(torch.promote_types, [t.proxy.meta.dtype for t in tensors])
     category = _category(scalar.proxy.meta.dtype)
@@ -72,9 +79,9 @@ def among_tensors(tx: Frame, scalar: ArrayVariable, tensors: list[TensorVariable
         if all(t.proxy.meta.ndim for t in tensors):
             return value
     elif category == 2:
-        dtype = torch.get_defaultdtype_of()
+        dtype = torch.get_default_dtype()
     else:
-        dtype = torch.int64 if category == 1 else torch.promote_types(dtype, torch.get_defaultdtype_of()).to_complex()
+        dtype = torch.int64 if category == 1 else torch.promote_types(dtype, torch.get_default_dtype()).to_complex()
     if dtype in (torch.float16, torch.bfloat16):
         return unsupported("graph-argument-type", f"{scalar.describe()} beside {dtype}")  # computed with more digits
     return tx.tr.graph.call(tx, "call_method", "to", [value, ConstantVariable(dtype)])
@@ -353,7 +360,8 @@ def host_number(value: Any) -> Any:
     for one, and refuses what has no room in 64 bits with a sign."""
     if numpy is None or not isinstance(value, numpy.generic):
         return value
-    if type(value) is numpy.bool_ or (isinstance(value, numpy.unsignedinteger) and value > numpy.iinfo("int64").max):
+    too_large = isinstance(value, numpy.unsignedinteger) and value > numpy.iinfo("int64").max
+    if type(value) is numpy.bool_ or too_large or is_taken_as_real(type(value)):
         return unsupported("numpy", f"a {type(value).__name__} of numpy's as an argument")
     return value.item()
 
