@@ -259,6 +259,9 @@ class TensorVariable(VariableTracker):
             return get_iter(tx, tx.call(self.tp_getattro(tx, "unbind"), [ConstantVariable(0)]))
         if not self.proxy.meta.ndim:
             return tx.raises(TypeError, "iteration over a 0-d tensor")
+        positions = MODELS.rows_of_nonzero(tx, self)
+        if positions is not None:
+            return positions
         dimension(self, 0).as_python_constant()  # a graph has as many items as it was captured with
         return tx.tr.graph.call(tx, "call_method", "unbind", [self, ConstantVariable(0)]).tp_iter(tx)
 

@@ -46,7 +46,7 @@ from .extremes import ChosenVariable, ExtremeChoice
 from .for_loops import ForLoop, head_of_for
 from .joins import DTYPES, Joins, NewObject, ResultPlace, parts_of, scalar_in, scalar_tensor
 from .loops import DataLoop, side_that_returns
-from .total import Total
+from .total import Total, why_partial
 from .written import WrittenTensor, changed_copy, write_back, written_by
 
 if TYPE_CHECKING:
@@ -60,21 +60,12 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
     `BothSidesFollowed`, or `Unsupported` with the reason why that can't be."""
     instrs, cur = tx.lifted.instrs, tx.cur
     is_branch = instrs[cur].op is Op.TO_BOOL and instrs[cur + 1].op is Op.JUMP_IF
-    if (
-        not is_branch
-        or not _are_wanted(tx)
-        or tx.tr.facts.leaves_data
-        or tx.tr.overrides is not None
-        or tx.generator is not None
-    ):
+    if not is_branch or not are_wanted(tx):
         return
-    scope = tx.tr.graph.scope
-    if scope is not None and not scope.is_in_branches_only:
-        return  # `vmap` refuses a branch on data, and other operators run a body otherwise than once
     flag = make_flag()
     if flag.cls is not torch.Tensor or flag.proxy.is_fake or not (flag.proxy.meta.live or flag.proxy.meta.numel() == 1):
         return
-    thread = tx.tr.thread
+    thread, scope = tx.tr.thread, tx.tr.graph.scope
     step, stack = thread.failing_step(), thread.user_stack()
     try:
         if scope is not None and scope.turn is not None and scope.turn.add_test(tx, flag):
@@ -89,11 +80,16 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
     raise BothSidesFollowed(result)
 
 
-def _are_wanted(tx: Frame) -> bool:
+def are_wanted(tx: Frame) -> bool:
     """Whether branches are to be in the graph: by the setting, or where the graph may not break, or where that is no slower."""
-    if config.capture_branches is not None:
-        return bool(config.capture_branches)
-    return tx.tr.breaks_raise or getattr(tx.tr.backend, FUSES_BRANCHES, False)
+    wanted = config.capture_branches
+    if wanted is None:
+        wanted = tx.tr.breaks_raise or getattr(tx.tr.backend, FUSES_BRANCHES, False)
+    if not wanted or tx.tr.facts.leaves_data or tx.tr.overrides is not None or tx.generator is not None:
+        return False
+    scope = tx.tr.graph.scope
+    # `vmap` refuses a branch on data, and other operators run a body otherwise than once
+    return scope is None or scope.is_in_branches_only
 
 
 class _Side(NamedTuple):
@@ -144,7 +140,7 @@ class _Fork:
                 merged = self._selected()
             else:
                 merged = self._written_back(list(branches.node(is_plain=True).items))
-        elif any(node.op.startswith("call") for body in bodies for node in body.graph.nodes):
+        elif any(why_partial(node) for body in bodies for node in body.graph.nodes):
             unsupported(SLUG, "the sides leave the same objects and compute something nevertheless")
         else:
             self._tell("torch.where (of numbers)" if self.numbers else "nothing (the sides leave the same)")
@@ -329,6 +325,25 @@ class _Leaving(_Fork):
         if truth is not self.truth:
             return super()._run(truth)
         return _Side(list(self.locals), list(self.stack), None, {})
+
+
+class Turn(_Fork):
+    """A turn of a loop that is taken if data say so. The loop asks for its next item, the iterator is on top of the stack."""
+
+    def __init__(self, tx: Frame, flag: TensorVariable, make_item: Callable[[], VariableTracker]) -> None:
+        super().__init__(tx, flag)
+        self.end, self.stack, self.make_item = tx.cur, list(tx.stack), make_item
+
+    def _run(self, truth: bool) -> _Side:
+        tx, changes = self.tx, dict[int, Change]()
+        tx.locals, tx.stack[:], tx.ip = list(self.locals), self.stack, self.end
+        if truth:
+            tx.stack.append(self.make_item())
+            tx.ip += 1
+            with self.contents.put_back(changes):
+                if tx.run_to(self.end) is not None:
+                    unsupported(SLUG, "a turn that returns")
+        return _Side(tx.locals, list(tx.stack), None, changes)
 
 
 def _leave(tx: Frame, flag: VariableTracker, truth: bool, head: int) -> None:

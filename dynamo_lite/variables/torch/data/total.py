@@ -67,7 +67,7 @@ _RAISES_FOR_INTS = (
 _NAMES = frozenset(
     (
         "sum mean max min amax amin any all norm abs neg add sub mul lt le gt ge eq ne logical_and logical_or logical_not isnan"
-        " isfinite isinf detach reshape scalar_tensor clone"
+        " isfinite isinf detach reshape scalar_tensor tensor clone"
     ).split()
 )
 
@@ -75,7 +75,7 @@ _NAMES = frozenset(
 def why_partial(node: Node) -> str | None:
     """The name of what a node of a captured graph calls, unless it is known to be defined for all values."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return None if node.op == "placeholder" or name in _NAMES else name
+    return name if node.op.startswith("call") and name not in _NAMES else None
 
 
 class BehindNode(Interpreter):

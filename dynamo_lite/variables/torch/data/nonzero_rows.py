@@ -1,0 +1,100 @@
+"""Loops over the positions of a mask: `for i in (count > 0).nonzero(): …`, as models with experts have them.
+
+Input: a tensor that `nonzero` has made of a vector of known length, where a `for` begins. Output: an iterator whose first step follows the
+whole loop: for each position in turn a branch, whose one side is the turn with that position as a constant, and whose other does nothing.
+Invariant: `nonzero` gives positions in ascending order, each once, so the turns of the branches that are taken are those of the program.
+Where a turn can't be a side of a branch, the loop is a break, as over every tensor of unknown length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core.arguments import MODELS
+from dynamo_lite.graph.core.values import TensorValue
+from dynamo_lite.isa.canon import Op
+from dynamo_lite.variables.builtin.iter import IteratorVariable
+from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker
+from dynamo_lite.variables.protocol.constant import ConstantVariable
+
+from ..tensor import TensorVariable
+from .branches import SLUG, Turn, are_wanted, tell
+
+if TYPE_CHECKING:
+    from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.interp.frame import Frame
+
+LONGEST = 64
+"""Positions for each of which a branch is made."""
+
+_NONZERO = frozenset({"nonzero", torch.nonzero, torch.argwhere, "argwhere"})
+
+
+class NonzeroRows(IteratorVariable):
+    """The iterator over the rows of such a tensor. `failed` raises what ends the graph where the loop begins."""
+
+    cls = type(iter(()))
+    rows: TensorVariable = Child()
+    length: int = Plain()
+    failed: Callable[[Unsupported], None] = Plain()
+
+    def tp_iternext(self, tx: Frame) -> VariableTracker | None:
+        head = tx.cur
+        if tx.lifted.instrs[head].op is not Op.FOR_ITER or tx.stack[-1] is not self:
+            return unsupported(SLUG, "an iterator over the positions of a mask that is used elsewhere")
+        try:
+            for position in range(self.length):
+                tx.cur = head
+                Turn(tx, self._is_there(tx, position), lambda position=position: self._row(tx, position)).join()
+        except Unsupported as error:
+            self.failed(error)
+            raise
+        tx.cur, tx.ip = head, head + 1
+        tell(tx, head, f"{self.length} branches, one for each position of a mask")
+        return None
+
+    def _is_there(self, tx: Frame, position: int) -> VariableTracker:
+        call = tx.tr.graph.call
+        same = call(tx, "call_method", "eq", [self.rows, ConstantVariable(position)])
+        return call(tx, "call_method", "any", [same])
+
+    def _row(self, tx: Frame, position: int) -> VariableTracker:
+        """The tensor that is the item of the turn."""
+        call, device = tx.tr.graph.call, self.rows.proxy.meta.device
+        row = call(tx, "call_function", torch.tensor, [ListVariable([ConstantVariable(position)])])
+        return row if device.type == "cpu" else call(tx, "call_method", "to", [row, ConstantVariable(device)])
+
+    def emit_new(self, cg: Codegen) -> None:
+        unsupported(SLUG, "an iterator over the positions of a mask that is used elsewhere")
+
+
+def rows_of_nonzero(tx: Frame, tensor: TensorVariable) -> VariableTracker | None:
+    """The iterator, if the instruction begins a loop over such a tensor and branches on data are wanted."""
+    instrs, value = tx.lifted.instrs, tensor.proxy
+    if instrs[tx.cur].op is not Op.GET_ITER or instrs[tx.cur + 1].op is not Op.FOR_ITER or not are_wanted(tx):
+        return None
+    node = value.node
+    if type(tensor) is not TensorVariable or node is None or node.target not in _NONZERO or len(node.args) != 1:
+        return None
+    mask = getattr(node.args[0].meta, "subject", None)
+    if not isinstance(mask, TensorValue) or mask.meta.ndim != 1 or value.meta.ndim != 2:
+        return None
+    length = mask.meta.shape[0]
+    if type(length) is not int or length > LONGEST or tx.tr.graph.propagator.fake_of(value)._version:
+        return None
+    thread = tx.tr.thread
+    step, stack = thread.failing_step(), thread.user_stack()
+
+    def failed(error: Unsupported) -> None:
+        error.context = f"a loop over the positions of a mask: {error.context}"
+        error.slug, error.break_step, error.user_stack = SLUG, step, stack
+
+    return NonzeroRows(tensor, length, failed)
+
+
+MODELS.rows_of_nonzero = rows_of_nonzero

@@ -1,0 +1,176 @@
+"""Loops over the positions of a mask: one graph with a branch for each position, with the results of eager execution."""
+
+import functools
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.exc import Unsupported
+from dynamo_lite.record import log
+from dynamo_lite.testing import CompileCounterWithBackend, differences
+
+torch.manual_seed(0)
+EXPERTS = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+NAMED = torch.nn.ModuleDict({f"expert_{i}": torch.nn.Linear(4, 4) for i in range(4)})
+
+
+def experts_by_item(x):
+    mask = F.one_hot(x[:, :3].argmax(1), 3).T
+    result = torch.zeros_like(x)
+    for i in (mask.sum(-1) > 0).nonzero():
+        (token,) = torch.where(mask[i.item()])
+        result = result.index_add(0, token, EXPERTS[i.item()](x[token]))
+    return result
+
+
+def experts_by_name(x):
+    """As in transformers' models."""
+    weights, chosen = x.softmax(-1).topk(2)
+    mask = F.one_hot(chosen, 4).permute(2, 1, 0)
+    result = torch.zeros_like(x)
+    for expert in torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero():
+        slot, token = torch.where(mask[expert].squeeze(0))
+        made = NAMED[f"expert_{expert[0]}"](x[None, token].reshape(-1, 4)) * weights[token, slot, None]
+        result.index_add_(0, token, made)
+    return result
+
+
+def leaves_out_a_turn(x):
+    s, n = x[0] * 0, 0
+    for i in torch.nonzero(x[0] > 0):
+        if i.item() == 1:
+            continue
+        s, n = s + i * x[i.item()], n + 1
+    return s, n
+
+
+def loop_in_a_loop(x):
+    s = x[0] * 0
+    for i in (x[0] > 0).nonzero():
+        for j in (x[1] > 0).nonzero():
+            s = s + (i + 1) * (j + 2)
+    return s
+
+
+def positions_change_the_mask(x):
+    """The positions are those of the beginning."""
+    mask, s = x[0] > 0, x[0] * 0
+    for i in mask.nonzero():
+        mask.fill_(True)
+        s = s + i
+    return s, mask
+
+
+WHOLE = [experts_by_item, experts_by_name, leaves_out_a_turn, loop_in_a_loop, positions_change_the_mask]
+
+
+def ends_before(x):
+    s = x[0] * 0
+    for i in (x[0] > 0).nonzero():
+        s = s + i
+        if i.item() == 1:
+            break
+    return s
+
+
+def returns(x):
+    for i in (x[0] > 0).nonzero():
+        return x * i
+    return x
+
+
+def makes_a_list(x):
+    found = []
+    for i in (x[0] > 0).nonzero():
+        found.append(i * 2)
+    return found
+
+
+def grows(x):
+    s = x.sum() * 0
+    for i in (x[0] > 0).nonzero():
+        s = s + i
+    return s
+
+
+def long(x):
+    s = x[0] * 0
+    for i in (x.repeat(40, 1)[:, 0] > 0).nonzero():
+        s = s + i
+    return s
+
+
+def of_two_dimensions(x):
+    s = x[0] * 0
+    for i, j in (x > 0).nonzero():
+        s = s + i * j
+    return s
+
+
+BREAKS = [ends_before, returns, makes_a_list, grows, long, of_two_dimensions]
+
+
+def inputs():
+    for seed in range(6):
+        torch.manual_seed(seed)
+        yield torch.randn(5, 4)
+    yield -torch.ones(5, 4)
+    yield torch.ones(5, 4)
+
+
+def check(fn, backend, tol=0.0, **options):
+    """The number of graphs."""
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, **options)
+    for x in inputs():
+        given = x.clone()
+        assert not list(differences(fn(x), compiled(given), tol=tol))
+        assert torch.equal(x, given)
+    return counter.frame_count
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("fn", WHOLE)
+@torch.no_grad()
+def test_whole(fn, backend):
+    assert check(fn, backend, tol=0.0 if backend == "eager" else 1e-5, fullgraph=True) == 1
+    told = [text for frame in log.frames for graph in frame.graphs for text in graph.branches]
+    assert any("branches, one for each position of a mask" in text for text in told)
+
+
+@pytest.mark.parametrize("fn", BREAKS)
+@torch.no_grad()
+def test_breaks(fn):
+    with config.patch(capture_branches=True):
+        graphs = check(fn, "eager")
+    with config.patch(capture_branches=False):
+        assert graphs <= check(fn, "eager")
+    with pytest.raises(Unsupported):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(next(inputs()))
+
+
+@pytest.mark.parametrize("fn", [experts_by_item, experts_by_name])
+def test_gradients_break(fn):
+    """`torch.cond` gives zeros to the experts of the other side, where eager execution gives none."""
+    with config.patch(capture_branches=True):
+        found = []
+        for run in (fn, dynamo_lite.compile(fn, backend="aot_eager")):
+            parameters = [*EXPERTS.parameters(), *NAMED.parameters()]
+            for x in inputs():
+                for parameter in parameters:
+                    parameter.grad = None
+                run(x).sum().backward()
+                found.append([p.grad for p in parameters])
+        half = len(found) // 2
+        assert not list(differences(found[:half], found[half:], tol=1e-5))
+
+
+def test_the_default_is_by_backend():
+    counts = {}
+    with torch.no_grad():
+        for backend in ("eager", "inductor"):
+            counts[backend] = functools.partial(check, experts_by_item, tol=1e-5)(backend)
+    assert counts["inductor"] == 1 < counts["eager"]
