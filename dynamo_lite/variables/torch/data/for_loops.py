@@ -26,7 +26,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from ..symnode import SymNodeVariable
 from ..tensor import TensorVariable
 from .contents import Contents
-from .loops import SLUG, STORES, DataLoop, landing, side_start
+from .loops import SLUG, STORES, DataLoop, is_same_way, landing, side_start
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -74,7 +74,7 @@ class ForLoop(DataLoop):
         tx = self.tx
         index = landing(tx, index)
         target = tx.lifted.instrs[self.place].target
-        return tx.lifted.instrs[index].op is Op.POP_TOP and landing(tx, index + 1) == landing(tx, target)
+        return tx.lifted.instrs[index].op is Op.POP_TOP and is_same_way(tx, index + 1, target)
 
     def _iterator(self, vt: VariableTracker) -> ConstantIterator:
         known = isinstance(vt, ConstantIterator) and vt.source is None and isinstance(vt.seq, RangeVariable)

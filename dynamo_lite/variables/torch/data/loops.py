@@ -65,9 +65,22 @@ def landing(tx: Frame, index: int) -> int:
     return index
 
 
+def is_same_way(tx: Frame, one: int, other: int) -> bool:
+    """Whether the code goes on alike from two instructions. CPython repeats the end of a function instead of jumping there (3.12)."""
+    instrs = tx.lifted.instrs
+    while (one := landing(tx, one)) != (other := landing(tx, other)):
+        first, second = instrs[one], instrs[other]
+        if first.op is not second.op or first.arg != second.arg or {first.target, second.target} != {NO_TARGET}:
+            return False
+        if first.op in TERMINAL:
+            return first.op is Op.RETURN_VALUE
+        one, other = one + 1, other + 1
+    return True
+
+
 def _truth_that_ends(tx: Frame, test: int, end: int) -> bool | None:
     """With which truth of a test the code goes on at `end`, and with the other one elsewhere."""
-    lands = [landing(tx, side_start(tx, truth, test)) == landing(tx, end) for truth in (True, False)]
+    lands = [is_same_way(tx, side_start(tx, truth, test), end) for truth in (True, False)]
     return None if lands[0] is lands[1] else lands[0]
 
 
