@@ -118,7 +118,7 @@ def test_error_of_a_division():
     compiled = dynamo_lite.compile(step, backend="eager")
     for n in (2.0, 3.0, 4.0):
         compiled(torch.ones(2), n)
-    with pytest.raises(ZeroDivisionError, match="float division by zero"):
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
         compiled(torch.ones(2), 0.0)
     assert state.total == ((1 + 2) / 3 + 2) / 4
 
