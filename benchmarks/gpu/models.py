@@ -7,7 +7,6 @@ large ones are bound by memory or arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
@@ -120,13 +119,3 @@ def entry(suite: str, name: str) -> Entry:
 def names(large_too: bool = True) -> list[tuple[str, str]]:
     found = [(suite, name) for suite, chosen in ZOO.items() for name in chosen]
     return [("large", name) for name in LARGE] * large_too + found
-
-
-def moved(value: Any, device: str, dtype: torch.dtype | None = None) -> Any:
-    """A model, or inputs, on the device; floating-point ones with this dtype."""
-    if isinstance(value, nn.Module):
-        return value.to(device, dtype)
-    return {
-        key: item.to(device, dtype if item.is_floating_point() else None) if isinstance(item, torch.Tensor) else item
-        for key, item in value.items()
-    }

@@ -89,13 +89,11 @@ def run(device: str, deadline: float, case: str, *args: Any) -> dict[str, Any]:
 
 def environment(device: str) -> dict[str, Any]:
     """Date, versions and the device."""
-    import platform
-
     import torch
 
     from benchmarks.common import surroundings
 
-    found: dict[str, Any] = {**surroundings(1), "cuda": torch.version.cuda, "python": platform.python_version()}
+    found: dict[str, Any] = {**surroundings(1), "cuda": torch.version.cuda}
     if device != "cpu":
         found["device"] = torch.cuda.get_device_name()
     return found

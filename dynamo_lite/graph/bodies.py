@@ -46,8 +46,7 @@ class Body:
         self.metas: dict[TensorValue, Any] = {}  # of those from outside, when it first uses them
         self.transform = ""  # that calls it: "vmap", "grad" or "jvp"
         self.branch: Any = None  # whose side it is: frame and instruction
-        self.loop: Any = None  # whose turn it is: frame and instructions
-        self.turn: Any = None  # that loop itself
+        self.turn: Any = None  # the loop whose turn it is; its `loop`: frame and instructions
         self.is_random = False  # whether it draws random numbers
         self._local: list[SymValue] = []
         self._outer: tuple[Any, Any] = (None, None)
@@ -78,7 +77,8 @@ class Body:
 
     def is_turn_of(self, loop: Any) -> bool:
         """Whether this is a turn of a loop, or in one."""
-        return self.loop == loop or (self.parent is not None and self.parent.is_turn_of(loop))
+        is_turn = self.turn is not None and self.turn.loop == loop
+        return is_turn or (self.parent is not None and self.parent.is_turn_of(loop))
 
     @property
     def is_in_branches_only(self) -> bool:
@@ -204,7 +204,7 @@ class Body:
         `changed`; those in `direct` it may change as well, but not through `data`."""
         propagator = self.builder.propagator
         values = [*self.argument_values, *lifted]
-        fakes = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in values]
+        fakes = list(map(propagator.argument_of, values))
         tensors = [
             fake
             for value, fake in zip(values, fakes, strict=True)

@@ -303,20 +303,24 @@ def check_ambient(reader: Any, data: object) -> None:
 
 
 def _write_node(node: Node, writer: Any, numbers: Any, subjects: _Subjects, write_place: Any) -> tuple[Any, ...]:
-    target: Any = node.target
-    if node.op == "call_function":
-        if not is_own(target):
-            raise Refused(f"{target} in the graph, whose rules may change")
-        target = ("object", writer(target))
     return (
         node.name,
         node.op,
-        target,
+        _write_target(node, writer),
         write_argument(node.args, writer, numbers),
         write_argument(node.kwargs, writer, numbers),
         subjects(_subject_of(node.meta)) if node.op != "placeholder" else 0,
         write_place(getattr(node.meta, "place", None)),
     )
+
+
+def _write_target(node: Node, writer: Any) -> Any:
+    """What a node calls: a function of torch's or Python's, the name of a method or of an attribute."""
+    if node.op != "call_function":
+        return node.target
+    if not is_own(node.target):
+        raise Refused(f"{node.target} in the graph, whose rules may change")
+    return "object", writer(node.target)
 
 
 def _write_body(module: GraphModule, writer: Any) -> dict[str, Any]:
@@ -325,12 +329,8 @@ def _write_body(module: GraphModule, writer: Any) -> dict[str, Any]:
     nodes: list[tuple[Any, ...]] = []
     bodies: dict[str, Any] = {}
     for node in module.graph.nodes:
-        target: Any = node.target
-        if node.op == "call_function":
-            if not is_own(target):
-                raise Refused(f"{target} in the graph, whose rules may change")
-            target = ("object", writer(target))
-        elif node.op == "get_attr":
+        target = _write_target(node, writer)
+        if node.op == "get_attr":
             inside = getattr(module, target)
             if not isinstance(inside, GraphModule):
                 raise Refused("a higher-order operator with a constant in its body")

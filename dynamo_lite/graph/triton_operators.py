@@ -59,20 +59,24 @@ def _make(kernel: Any, call: KernelCall, dtypes: Mapping[str, torch.dtype]) -> O
     written = written_tensors(kernel, _samples(kernel, arguments, dtypes)) & values.keys()
     written |= {name for name in getattr(kernel, "reset_to_zero", ()) if name in values}
     parameters = {f"arg_{name}": kind for name, kind in values.items()}
-    base = getattr(kernel, "base_fn", None) or kernel.fn
     operator = triton_op(
-        f"{NAMESPACE}::{base.__name__}_{len(_operators)}",
+        f"{NAMESPACE}::{_function_of(kernel).__name__}_{len(_operators)}",
         _with_signature(_launcher(kernel, call, list(values)), {**parameters, "grids": Sequence[int]}),
         mutates_args={f"arg_{name}" for name in written},
     )
     return operator._opoverload
 
 
+def _function_of(kernel: Any) -> Callable[..., Any]:
+    """The function of the program that a kernel, or one that tunes itself, is made of."""
+    return getattr(kernel, "base_fn", None) or kernel.fn
+
+
 def _samples(kernel: Any, arguments: Mapping[str, Any], dtypes: Mapping[str, torch.dtype]) -> dict[str, Any]:
     """A value for each parameter of the kernel."""
     defaults = {
         name: parameter.default
-        for name, parameter in inspect.signature(getattr(kernel, "base_fn", None) or kernel.fn).parameters.items()
+        for name, parameter in inspect.signature(_function_of(kernel)).parameters.items()
         if parameter.default is not parameter.empty
     }
     given = {name: _sample(value, dtypes.get(name)) for name, value in arguments.items() if name in kernel.arg_names}

@@ -430,12 +430,6 @@ def test_the_peak_is_not_above_that_of_eager_execution(device, backend):
 def test_inputs_die_in_the_call(device):
     """Like eager execution, which frees a temporary that is given to a call as soon as the call no longer needs it."""
 
-    def fn(x):
-        y = x.sum()
-        del x
-        base = torch.cuda.memory_allocated()
-        return y, base
-
     compiled = dynamo_lite.compile(lambda x: (x * 2).sum() + 1, backend="eager")
     for _ in range(3):
         before = torch.cuda.memory_allocated()

@@ -5,7 +5,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import textwrap
 
 import pytest
 import torch
@@ -46,7 +45,7 @@ def test_a_race_of_a_training_step(device):
         assert (
             list(differences([p.grad for p in twin.parameters()], [p.grad for p in model.parameters()], tol=1e-4)) == []
         )
-    assert "cudagraphs" not in {name for name, _, text in log.frames[-1].graphs[-1].race if "won" in (text or "")}
+    assert log.frames[-1].graphs[-1].backend != "cudagraphs"  # which is for inference
 
 
 PROGRAM = """
@@ -69,7 +68,7 @@ print(STATS.cache_hits, STATS.cache_misses, STATS.cache_kept, dict(STATS.cache_r
 def test_a_later_process_finds_the_graphs(device, tmp_path):
     environment = {**os.environ, "DYNAMO_LITE_CACHE": "1", "DYNAMO_LITE_CACHE_DIR": str(tmp_path / "cache")}
     program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent(PROGRAM))
+    program.write_text(PROGRAM)
     environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     said = []
     for _ in range(2):

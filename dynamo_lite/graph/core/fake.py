@@ -244,6 +244,10 @@ class Propagator:
             value.fake = self.make_fake(value.meta)
         return value.fake
 
+    def argument_of(self, value: TensorValue | SymValue) -> Any:
+        """What stands for a value of the graph in a call on fake tensors."""
+        return value.sym if isinstance(value, SymValue) else self.fake_of(value)
+
     def make_fake(self, meta: Any) -> FakeTensor:
         """A new fake tensor with the given metadata."""
         if meta.live:

@@ -44,7 +44,7 @@ from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
 from .extremes import ChosenVariable, ExtremeChoice
 from .for_loops import ForLoop, head_of_for
-from .joins import DTYPES, Joins, NewObject, ResultPlace, parts_of, scalar_in, scalar_tensor
+from .joins import Joins, NewObject, ResultPlace, is_number, parts_of, scalar_in, scalar_tensor
 from .loops import DataLoop, side_that_returns
 from .total import Total, why_partial
 from .written import WrittenTensor, changed_copy, write_back, written_by
@@ -106,11 +106,11 @@ class _Fork:
     that differ there; `outside`: which of them are tensors that existed before; `written`: the tensors that the sides change in place;
     `changed`: the objects that they change, as they are to be where the sides meet."""
 
-    def __init__(self, tx: Frame, flag: TensorVariable) -> None:
+    def __init__(self, tx: Frame, flag: TensorVariable, end: int | None = None) -> None:
         self.tx, self.flag = tx, flag
         self.place = tx.cur
         self.jump = tx.lifted.instrs[tx.cur + 1]
-        self.end = meeting_point(tx.lifted, tx.cur + 1)
+        self.end = meeting_point(tx.lifted, tx.cur + 1) if end is None else end
         self.locals, self.stack = list(tx.locals), tx.stack[:-1]
         self.pairs: list[tuple[VariableTracker, VariableTracker]] = []
         self.outside: list[list[bool]] = []
@@ -318,8 +318,8 @@ class _Leaving(_Fork):
     """A branch in a loop, of which the side of this truth leaves the loop: it does nothing more before `end`."""
 
     def __init__(self, tx: Frame, flag: TensorVariable, truth: bool, end: int) -> None:
-        super().__init__(tx, flag)
-        self.truth, self.end = truth, end
+        super().__init__(tx, flag, end)
+        self.truth = truth
 
     def _run(self, truth: bool) -> _Side:
         if truth is not self.truth:
@@ -331,8 +331,8 @@ class Turn(_Fork):
     """A turn of a loop that is taken if data say so. The loop asks for its next item, the iterator is on top of the stack."""
 
     def __init__(self, tx: Frame, flag: TensorVariable, make_item: Callable[[], VariableTracker]) -> None:
-        super().__init__(tx, flag)
-        self.end, self.stack, self.make_item = tx.cur, list(tx.stack), make_item
+        super().__init__(tx, flag, tx.cur)
+        self.stack, self.make_item = list(tx.stack), make_item
 
     def _run(self, truth: bool) -> _Side:
         tx, changes = self.tx, dict[int, Change]()
@@ -372,12 +372,7 @@ def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> None:
 
 def _are_numbers(one: VariableTracker, other: VariableTracker) -> bool:
     """Whether both are of one kind of numbers, small enough for a tensor."""
-    numbers = one, other
-    return all(isinstance(vt, ConstantVariable | SymNodeVariable) for vt in numbers) and (
-        one.python_type() is other.python_type()
-        and one.python_type() in DTYPES
-        and all(isinstance(vt, SymNodeVariable) or abs(vt.value) < 2**63 for vt in numbers)
-    )
+    return is_number(one) and is_number(other) and one.python_type() is other.python_type()
 
 
 def _is_made_in(body: Body, part: Any) -> bool:
@@ -464,10 +459,11 @@ def _why_not_where(tx: Frame, branches: Branches) -> str:
     if torch.is_grad_enabled() and any(result.requires_grad for result in results):
         return "gradients"
     fuses = getattr(tx.tr.backend, FUSES_BRANCHES, False)
-    if config.capture_branches != "where" and not fuses and not all(_is_small(result) for result in results):
+    is_too_large = config.capture_branches != "where" and not all(_is_small(result) for result in results)
+    if is_too_large and not fuses:
         return f"more than {SMALL} elements"
     propagator = tx.tr.graph.propagator
-    inputs = [v.sym if isinstance(v, SymValue) else propagator.fake_of(v) for v in branches.lifted]
+    inputs = list(map(propagator.argument_of, branches.lifted))
     watch = Total()
     try:
         with propagator.mode, watch, without_compiler, propagator.dispatcher():
@@ -476,7 +472,7 @@ def _why_not_where(tx: Frame, branches: Branches) -> str:
     except Exception as error:
         let_through(error)
         return "a loop or branch is inside"
-    if config.capture_branches != "where" and watch.count > MANY and not all(_is_small(result) for result in results):
+    if is_too_large and watch.count > MANY:
         return f"more than {SMALL} elements and {MANY} operators"
     return watch.partial and f"{watch.partial} can raise, or is not elementwise"
 

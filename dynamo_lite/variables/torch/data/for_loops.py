@@ -16,7 +16,7 @@ import torch
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.isa.canon import Op
-from dynamo_lite.isa.flow import innermost_loop, live_slots
+from dynamo_lite.isa.flow import innermost_loop
 from dynamo_lite.variables.builtin.iter import ConstantIterator
 from dynamo_lite.variables.builtin.slice import RangeVariable
 from dynamo_lite.variables.protocol.abstract import binary_op
@@ -26,7 +26,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from ..symnode import SymNodeVariable
 from ..tensor import TensorVariable
 from .contents import Contents
-from .loops import SLUG, STORES, DataLoop, is_same_way, landing, side_start
+from .loops import SLUG, DataLoop, is_same_way, landing, side_start
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -45,24 +45,17 @@ class ForLoop(DataLoop):
     """A loop over a range. `leaves`: with which truth of the test, at `test`, it ends before the range does."""
 
     def __init__(self, tx: Frame, flag: TensorVariable, leaves: bool, leave: Leave) -> None:
-        self.tx, self.leaves, self.leave, self.test = tx, leaves, leave, tx.cur
-        self.tests = []
-        self.loop = tx, innermost_loop(tx.lifted, tx.cur)
+        self._begin(tx)
+        self.leaves, self.leave, self.test = leaves, leave, tx.cur
         self.place = head = self.loop[1][0]
-        scope = tx.tr.graph.scope
-        if scope is not None and scope.is_turn_of(self.loop):
-            unsupported(SLUG, "a loop that data end in several places")
         if not self._leads_behind(side_start(tx, leaves)):
             unsupported(SLUG, "a loop over a range that data end with an `else` or a return statement")
-        self.start, self.end, self.truth = head + 1, tx.lifted.instrs[head].target, not leaves
-        self.goes_on = self._goes_on(flag)
+        self.start, self.end = head + 1, tx.lifted.instrs[head].target
+        self.goes_on = self._goes_on(flag, not leaves)
         self.leave(tx, flag, leaves, head)
         self.iterator = self._iterator(tx.stack[-1])
         self.locals, self.stack = list(tx.locals), tx.stack[:-1]
-        stored = {tx.lifted.instrs[i].arg for i in self.loop[1] if tx.lifted.instrs[i].op in STORES}
-        live = live_slots(tx.lifted, self.start) | live_slots(tx.lifted, self.end)
-        self.stored = sorted(stored)
-        self.slots = [slot for slot in self.stored if slot in live]
+        self._find_slots(self.loop[1])
 
     @property
     def has_turns(self) -> bool:
@@ -103,7 +96,7 @@ class ForLoop(DataLoop):
         """Take the test of a turn; the frame goes on where the loop takes its next number."""
         if tx.cur != self.test:
             return False
-        self.flag = self._goes_on(flag)
+        self.flag = self._goes_on(flag, not self.leaves)
         self.leave(tx, flag, self.leaves, self.place)
         return True
 

@@ -21,6 +21,7 @@ from dynamo_lite.variables.objects.instance import InstanceVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
+from ..symnode import SymNodeVariable
 from ..tensor import converted_item
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ SLUG = "data-dependent-branch"
 
 DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
 """Of the tensors that stand for numbers."""
+
+
+def is_number(vt: VariableTracker | None) -> bool:
+    """Whether this is a number of Python's that a tensor can hold."""
+    if isinstance(vt, ConstantVariable):
+        return vt.python_type() in DTYPES and abs(vt.value) < 2**63
+    return isinstance(vt, SymNodeVariable) and vt.python_type() in DTYPES
 
 
 def scalar_tensor(tx: Frame, number: VariableTracker) -> VariableTracker:

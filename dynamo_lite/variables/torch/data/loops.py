@@ -9,6 +9,7 @@ but operators that cannot raise: all tests of a turn are computed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +17,6 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
-from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.isa.canon import NO_TARGET, TERMINAL, Op
 from dynamo_lite.isa.flow import innermost_loop, live_slots, turn
 from dynamo_lite.signals import let_through
@@ -30,7 +30,7 @@ from ..symnode import SymNodeVariable
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
 from .extremes import ChosenVariable
-from .joins import DTYPES, scalar_in, scalar_tensor
+from .joins import is_number, scalar_in, scalar_tensor
 from .total import BehindNode, why_partial
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
 SLUG = "data-dependent-branch"
-STORES = frozenset({Op.STORE_FAST, Op.DELETE_FAST, Op.LOAD_FAST_AND_CLEAR})
-_CHANGES = STORES | {op for op in Op if op.name.startswith(("STORE_", "DELETE_"))} | {Op.FOR_ITER}
+_STORES = frozenset({Op.STORE_FAST, Op.DELETE_FAST, Op.LOAD_FAST_AND_CLEAR})
+_CHANGES = _STORES | {op for op in Op if op.name.startswith(("STORE_", "DELETE_"))} | {Op.FOR_ITER}
 
 
 def side_that_returns(tx: Frame) -> bool | None:
@@ -88,21 +88,27 @@ class DataLoop:
     """A loop that goes on as long as a tensor has this truth at `place`. `slots`: the variables that are carried from turn to turn."""
 
     def __init__(self, tx: Frame, flag: TensorVariable, truth: bool) -> None:
-        self.tx = tx
-        self.loop = tx, innermost_loop(tx.lifted, tx.cur)
-        scope = tx.tr.graph.scope
-        if scope is not None and scope.is_turn_of(self.loop):
-            unsupported(SLUG, "a loop that data end in several places")
-        self.tests: list[tuple[VariableTracker, str]] = []
+        self._begin(tx)
         self.truth, self.place = truth, tx.cur
         self.start, self.end = side_start(tx, truth), side_start(tx, not truth)
         self.locals, self.stack = list(tx.locals), tx.stack[:-1]
-        self.goes_on = self._goes_on(flag)
+        self.goes_on = self._goes_on(flag, truth)
         self._move_to_last_test()
-        instrs = tx.lifted.instrs
-        stored = {instrs[i].arg for i in turn(tx.lifted, self.start, self.place) if instrs[i].op in STORES}
-        live = live_slots(tx.lifted, self.start) | live_slots(tx.lifted, self.end)
-        self.stored = sorted(stored)
+        self._find_slots(turn(tx.lifted, self.start, self.place))
+
+    def _begin(self, tx: Frame) -> None:
+        self.tx = tx
+        self.loop = tx, innermost_loop(tx.lifted, tx.cur)
+        self.tests: list[tuple[VariableTracker, str]] = []
+        scope = tx.tr.graph.scope
+        if scope is not None and scope.is_turn_of(self.loop):
+            unsupported(SLUG, "a loop that data end in several places")
+
+    def _find_slots(self, instructions: Iterable[int]) -> None:
+        """The variables that these instructions assign to, and those of them that are read again."""
+        lifted = self.tx.lifted
+        live = live_slots(lifted, self.start) | live_slots(lifted, self.end)
+        self.stored = sorted({lifted.instrs[i].arg for i in instructions if lifted.instrs[i].op in _STORES})
         self.slots = [slot for slot in self.stored if slot in live]
 
     def _move_to_last_test(self) -> None:
@@ -125,7 +131,7 @@ class DataLoop:
             unsupported(SLUG, f"a loop that data end in several places, where {partial} may run only if it goes on")
         self.place, self.truth, self.start, self.stack = i, not ends, side_start(tx, not ends, i), tx.stack[:-1]
         if not answer.is_python_constant():
-            both = [self.goes_on, self._goes_on(answer)]
+            both = [self.goes_on, self._goes_on(answer, not ends)]
             self.goes_on = tx.tr.graph.call(tx, "call_function", torch.logical_and, both)
         elif bool(answer.as_python_constant()) is ends:
             unsupported(SLUG, "a loop that data end, without a turn")
@@ -139,26 +145,24 @@ class DataLoop:
         behind = turn(tx.lifted, start, self.place)
         if not behind or any(tx.lifted.instrs[i].op in _CHANGES for i in behind):
             return False
-        truth, self.truth = self.truth, not ends
-        self.tests.append((self._goes_on(flag), next(reversed(tx.tr.graph.graph.nodes)).name))
-        self.truth = truth
+        self.tests.append((self._goes_on(flag, not ends), next(reversed(tx.tr.graph.graph.nodes)).name))
         tx.stack.pop()
         tx.ip = start
         return True
 
-    def _goes_on(self, flag: VariableTracker) -> VariableTracker:
-        """The condition as a tensor without dimensions."""
+    def _goes_on(self, flag: VariableTracker, truth: bool) -> VariableTracker:
+        """Whether a test has this truth, as a tensor without dimensions."""
         graph, tx = self.tx.tr.graph, self.tx
         if isinstance(flag, SymNodeVariable):
             flag = flag.as_tensor(tx)
-        test = graph.call(tx, "call_method", "ne" if self.truth else "eq", [flag, ConstantVariable(0)])
+        test = graph.call(tx, "call_method", "ne" if truth else "eq", [flag, ConstantVariable(0)])
         return graph.call(tx, "call_method", "reshape", [test, TupleVariable([])]) if test.proxy.meta.ndim else test
 
     def capture(self) -> list[tuple[VariableTracker, VariableTracker]]:
         """Add the node and put the frame behind the loop. The carried tensors as they are before the loop, each with its result."""
         tx = self.tx
         carried = [*[self._carried(slot) for slot in self.slots], *self.numbers()]
-        items = [self.goes_on, *[scalar_tensor(tx, vt) if _is_number(vt) else vt for vt in carried]]
+        items = [self.goes_on, *[scalar_tensor(tx, vt) if is_number(vt) else vt for vt in carried]]
         if len(set(map(id, items))) < len(items):
             unsupported(SLUG, "a loop that data end with two names of one tensor")
         captured = [self._test(items), self._turn(items, carried)]
@@ -166,7 +170,7 @@ class DataLoop:
             unsupported(SLUG, "a loop that data end with gradients")
 
         def fakes(results: list[Any], modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
-            self._expect_total(modules[1], [*self._fakes(items), *[_fake_of_value(tx, value) for value in lifted]])
+            self._expect_total(modules[1], [*self._fakes(items), *map(tx.tr.graph.propagator.argument_of, lifted)])
             for result, before in zip(results, self._fakes(items), strict=True):
                 if _kind(result) != _kind(before):
                     unsupported(SLUG, "a loop that data end changes the shape, strides, dtype or device of a tensor")
@@ -177,9 +181,9 @@ class DataLoop:
         for slot in self.stored:
             tx.locals[slot] = None
         for slot, vt, result in zip(self.slots, carried, made[1:], strict=False):
-            tx.locals[slot] = converted_item(tx, result, vt.python_type()) if _is_number(vt) else result
+            tx.locals[slot] = converted_item(tx, result, vt.python_type()) if is_number(vt) else result
         tx.cur, tx.ip = self.place, self.end
-        return [(vt, result) for vt, result in zip(carried, made[1:], strict=True) if not _is_number(vt)]
+        return [(vt, result) for vt, result in zip(carried, made[1:], strict=True) if not is_number(vt)]
 
     # -- what loops of another kind do otherwise
 
@@ -199,7 +203,7 @@ class DataLoop:
 
     def answer(self, numbers: list[VariableTracker]) -> tuple[VariableTracker, list[VariableTracker]]:
         """Whether there is another turn, as a tensor, and its numbers. The stack is that before the test."""
-        goes_on = self._goes_on(self.tx.stack.pop())
+        goes_on = self._goes_on(self.tx.stack.pop(), self.truth)
         for test, _ in self.tests:
             goes_on = self.tx.tr.graph.call(self.tx, "call_function", torch.logical_and, [test, goes_on])
         return goes_on, []
@@ -226,7 +230,7 @@ class DataLoop:
     def _carried(self, slot: int) -> Any:
         vt, name = self.locals[slot], self.tx.lifted.local_names[slot]
         if self.tx.lifted.is_cell[slot] or not (
-            (_is_number(vt) and has_numbers(self.tx))
+            (is_number(vt) and has_numbers(self.tx))
             or (type(vt) in (TensorVariable, ChosenVariable) and vt.cls is torch.Tensor and not vt.proxy.is_fake)
         ):
             unsupported(SLUG, f"a loop that data end: variable {name!r} is neither a tensor nor a number")
@@ -246,7 +250,7 @@ class DataLoop:
         """The body: from behind the branch to the branch."""
         tx, changes = self.tx, dict[int, Change]()
         body, args = body_with(tx, self._fakes(items))
-        body.branch, body.loop, body.turn = (tx, self.place), self.loop, self
+        body.branch, body.turn = (tx, self.place), self
         before = list(self.locals)
         for slot in self.stored:
             before[slot] = None
@@ -255,7 +259,7 @@ class DataLoop:
 
         def run() -> Any:
             given = [
-                converted_item(tx, arg, vt.python_type()) if _is_number(vt) else arg
+                converted_item(tx, arg, vt.python_type()) if is_number(vt) else arg
                 for vt, arg in zip(carried, args[1:], strict=True)
             ]
             before_it, numbers[:] = given[: len(self.slots)], given[len(self.slots) :]
@@ -275,8 +279,8 @@ class DataLoop:
             unsupported(SLUG, "a loop that data end changes what is on the stack")
         results = [*[tx.locals[slot] for slot in self.slots], *numbers]
         for slot, vt, old in zip(self.slots, results, carried, strict=False):
-            is_number = _is_number(vt) and vt.python_type() is old.python_type()
-            if not (is_number if _is_number(old) else isinstance(vt, TensorVariable)):
+            is_like = is_number(vt) and vt.python_type() is old.python_type()
+            if not (is_like if is_number(old) else isinstance(vt, TensorVariable)):
                 name = tx.lifted.local_names[slot]
                 unsupported(SLUG, f"a loop that data end: variable {name!r} becomes another kind of object")
         results = [goes_on, *[self._new(body, vt, args) for vt in results]]
@@ -284,23 +288,12 @@ class DataLoop:
 
     def _new(self, body: Body, vt: Any, args: list[Any]) -> VariableTracker:
         """A result of the turn: a copy of what the turn got."""
-        if _is_number(vt):
+        if is_number(vt):
             return scalar_in(self.tx, body, vt)
         if body.is_made_inside(vt.proxy) and vt not in args:
             return vt
         with body:
             return self.tx.tr.graph.call(self.tx, "call_method", "clone", [vt])
-
-
-def _is_number(vt: VariableTracker | None) -> bool:
-    """Whether this is an int, float or bool that a tensor can carry from turn to turn."""
-    if isinstance(vt, ConstantVariable):
-        return vt.python_type() in DTYPES and abs(vt.value) < 2**63
-    return isinstance(vt, SymNodeVariable) and vt.python_type() in DTYPES
-
-
-def _fake_of_value(tx: Frame, value: Any) -> Any:
-    return value.sym if isinstance(value, SymValue) else tx.tr.graph.propagator.fake_of(value)
 
 
 def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
