@@ -6,7 +6,6 @@ milliseconds per call until the device has done its work. Each runs in a process
 
 from __future__ import annotations
 
-import copy
 import gc
 import statistics
 import time
@@ -20,10 +19,10 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 import dynamo_lite
+from benchmarks import measure
 from benchmarks.common import take_turns
-from benchmarks.measure import Settings
-from benchmarks.measure import guarded as measured
-from benchmarks.steps import backward, far_apart, seed, step
+from benchmarks.measure import Settings, Side, seconds_of
+from benchmarks.steps import backward, far_apart, seed
 from dynamo_lite.record import log
 from dynamo_lite.testing import differences
 
@@ -51,49 +50,30 @@ def guarded(function: str, *args: Any) -> Record:
 def zoo(suite: str, name: str, device: str, training: bool = False) -> Record:
     """Coverage and results under `eager`, as the driver measures them."""
     backend = "aot_eager" if training else "eager"
-    return measured(
+    return measure.guarded(
         suite, name, Settings(device=device, backend=backend, training=training, parts=("coverage", "accuracy"))
     )
 
 
-class Subject:
+class Subject(measure.Subject):
     """A model on the device, its copies, and calls of it."""
 
     def __init__(self, suite: str, name: str, device: str, dtype: str = "float32", training: bool = False) -> None:
-        seed()
-        model, self.make = entry(suite, name).build()
-        self.device, self.dtype, self.training = device, getattr(torch, dtype), training
-        self.model = model.to(device, self.dtype).train(training and suite != "hf")  # dropout would differ
-
-    def inputs(self, batch: int = 2) -> Any:
-        def moved(value: torch.Tensor) -> torch.Tensor:
-            return value.to(self.device, self.dtype if value.is_floating_point() else None)
-
-        return tree_map_only(torch.Tensor, moved, self.make(batch))
-
-    def call(self, forward: Callable[..., Any], model: Any, inputs: Any) -> Any:
-        if self.training:
-            return step(forward, model, inputs)
-        with torch.no_grad():
-            return forward(**inputs)
-
-    def synchronize(self) -> None:
-        if self.device != "cpu":
-            torch.accelerator.synchronize()
+        super().__init__(entry(suite, name), Settings(device=device, dtype=dtype, training=training))
+        self.model.train(training and suite != "hf")  # dropout would differ
 
     def seconds(self, forward: Callable[..., Any], model: Any, inputs: Any, calls: int = 1) -> float:
-        self.synchronize()
-        started = time.perf_counter()
-        for _ in range(calls):
-            self.call(forward, model, inputs)
-        self.synchronize()
-        return (time.perf_counter() - started) / calls
+        return seconds_of(self, Side(forward, model, inputs), calls)
+
+    def kept(self, forward: Callable[..., Any], model: Any) -> Any:
+        """`observed`, in memory that no later call writes to."""
+        return tree_map_only(torch.Tensor, torch.Tensor.clone, self.observed(forward, model, self.inputs()))
 
 
 def sizes(suite: str, name: str, device: str, backend: str) -> Record:
     """A backend for inference at three batch sizes, the results of eager execution, random numbers, and memory that does not grow."""
     subject = Subject(suite, name, device)
-    twin = copy.deepcopy(subject.model)
+    twin = subject.copy()
     compiled = dynamo_lite.compile(subject.model, backend=backend)
     found: list[str] = []
     record: Record = {"pass": True}
@@ -148,26 +128,19 @@ def speed(suite: str, name: str, device: str, sides: tuple[str, ...], dtype: str
     """Eager execution and the sides in turns; results (or gradients) of each beside those of eager execution."""
     torch.backends.cuda.matmul.allow_tf32 = True
     subject = Subject(suite, name, device, dtype, training)
-    eager = copy.deepcopy(subject.model)
-
-    def observed(run: Any, model: Any) -> Any:
-        if training:
-            return {key: v.clone() for key, v in backward(run, model, subject.inputs()).items() if v is not None}
-        seed()
-        return tree_map_only(torch.Tensor, torch.Tensor.clone, subject.call(run, model, subject.inputs()))
-
-    observed(eager, eager)
-    expected = observed(eager, eager)
+    eager = subject.copy()
+    subject.kept(eager, eager)
+    expected = subject.kept(eager, eager)
     blocks: dict[str, Callable[[], float]] = {}
     record: Record = {"pass": True, "dtype": dtype, "training": training}
     for side in ("eager", *sides):
-        model = copy.deepcopy(subject.model)
+        model = subject.copy()
         run = model if side == "eager" else SIDES[side](model)
         started = time.perf_counter()
         try:
-            observed(run, model)
+            subject.kept(run, model)
             record[f"{side} first_s"] = round(time.perf_counter() - started, 2)
-            found = far(expected, observed(run, model), subject.dtype, training)
+            found = far(expected, subject.kept(run, model), subject.dtype, training)
             if found:
                 record |= {"pass": False, f"{side} differences": found}
             inputs = subject.inputs()
@@ -244,7 +217,7 @@ def repeatable(suite: str, name: str, device: str) -> Record:
         torch.backends.cudnn.deterministic = exact
         subject = Subject(suite, name, device, training=True)
         subject.model.train()
-        reference = copy.deepcopy(subject.model)
+        reference = subject.copy()
         expected = backward(reference, reference, subject.inputs())
         for side, wrap in {
             "eager again": lambda model: model,
@@ -252,7 +225,7 @@ def repeatable(suite: str, name: str, device: str) -> Record:
             "dynamo_lite aot_eager": lambda model: dynamo_lite.compile(model, backend="aot_eager"),
             "torch.compile aot_eager": lambda model: torch.compile(model, backend="aot_eager"),
         }.items():
-            model = copy.deepcopy(subject.model)
+            model = subject.copy()
             actual = backward(wrap(model), model, subject.inputs())
             distances = [
                 float((value - actual[key]).abs().max() / value.abs().max().clamp(min=1e-30))

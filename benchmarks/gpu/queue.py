@@ -5,7 +5,8 @@ Input: the names of chunks and the device. Output: `Job`s: a key, the case and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from .models import LARGE, names
@@ -29,7 +30,7 @@ class Chunk(NamedTuple):
 TIMED = ("dynamo_lite inductor", "dynamo_lite reduce-overhead", "torch.compile", "torch.compile reduce-overhead")
 INFERENCE = (*TIMED, "dynamo_lite cudagraphs", "dynamo_lite autotune")
 TRAINING = ("dynamo_lite inductor", "torch.compile")
-PREPARED = {False: TIMED, True: ("dynamo_lite inductor", "torch.compile")}
+PREPARED = {False: TIMED, True: TRAINING}
 TUNED = ("dynamo_lite max-autotune", "torch.compile max-autotune")
 FOR_INFERENCE = (
     *LARGE,
@@ -39,21 +40,13 @@ FOR_TRAINING = ("gpt2_small_8x512", "bert", "resnet50_32x224", "llama", "resnet5
 FOR_MAX_AUTOTUNE = ("gpt2_small_8x512", "gpt2_small_decode", "bert")
 
 
-def zoo(device: str) -> Iterator[Job]:
-    from benchmarks.zoo_measure import SUITES
-
-    for suite, models in SUITES.items():
-        for name in models:
-            yield Job(f"zoo {name}", "zoo", (suite, name, device))
-
-
-def zoo_training(device: str) -> Iterator[Job]:
+def zoo(device: str, training: bool = False) -> Iterator[Job]:
     from benchmarks.zoo_measure import SUITES
 
     for suite, models in SUITES.items():
         for name, entry in models.items():
-            if entry.train:
-                yield Job(f"zoo-training {name}", "zoo", (suite, name, device, True))
+            if entry.train or not training:
+                yield Job(f"zoo{'-training' * training} {name}", "zoo", (suite, name, device, training))
 
 
 def recordings(device: str) -> Iterator[Job]:
@@ -75,22 +68,10 @@ def _kernels(device: str) -> Iterator[Job]:
                     yield Job(key, "prepare", (suite, name, device, side, _dtype(suite), is_training))
 
 
-def inference(device: str) -> Iterator[Job]:
+def speed(chunk: str, chosen: Sequence[str], sides: Sequence[str], device: str) -> Iterator[Job]:
     for suite, name in names():
-        if name in FOR_INFERENCE:
-            yield Job(f"inference {name}", "speed", (suite, name, device, INFERENCE, _dtype(suite), False))
-
-
-def training(device: str) -> Iterator[Job]:
-    for suite, name in names():
-        if name in FOR_TRAINING:
-            yield Job(f"training {name}", "speed", (suite, name, device, TRAINING, _dtype(suite), True))
-
-
-def max_autotune(device: str) -> Iterator[Job]:
-    for suite, name in names():
-        if name in FOR_MAX_AUTOTUNE:
-            yield Job(f"max-autotune {name}", "speed", (suite, name, device, TUNED, _dtype(suite), False))
+        if name in chosen:
+            yield Job(f"{chunk} {name}", "speed", (suite, name, device, sides, _dtype(suite), chunk == "training"))
 
 
 def calls(device: str) -> Iterator[Job]:
@@ -104,13 +85,13 @@ def repeatable(device: str) -> Iterator[Job]:
 
 CHUNKS: dict[str, Chunk] = {
     "zoo": Chunk(zoo, False),
-    "zoo-training": Chunk(zoo_training, False),
+    "zoo-training": Chunk(partial(zoo, training=True), False),
     "repeatable": Chunk(repeatable, False),
     "recordings": Chunk(recordings, False),
     "kernels": Chunk(_kernels, False),
     "calls": Chunk(calls, True),
-    "inference": Chunk(inference, True),
-    "training": Chunk(training, True),
-    "max-autotune": Chunk(max_autotune, True),
+    "inference": Chunk(partial(speed, "inference", FOR_INFERENCE, INFERENCE), True),
+    "training": Chunk(partial(speed, "training", FOR_TRAINING, TRAINING), True),
+    "max-autotune": Chunk(partial(speed, "max-autotune", FOR_MAX_AUTOTUNE, TUNED), True),
 }
 """In the order in which they are run; `kernels` fills Inductor's cache for those behind it."""
