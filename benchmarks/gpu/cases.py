@@ -7,6 +7,7 @@ milliseconds per call until the device has done its work. Each runs in a process
 from __future__ import annotations
 
 import gc
+import pathlib
 import statistics
 import time
 import traceback
@@ -178,6 +179,16 @@ def prepare(suite: str, name: str, device: str, side: str, dtype: str, training:
     return {"pass": True}
 
 
+def forget_configurations(device: str) -> Record:
+    """Drop the configurations of kernels that Inductor has chosen while others used the device; the compiled kernels stay."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    found = list(pathlib.Path(cache_dir()).rglob("*.best_config"))
+    for path in found:
+        path.unlink()
+    return {"pass": True, "forgotten": len(found)}
+
+
 def per_call(device: str) -> Record:
     """Microseconds on the CPU per call of small functions whose graph does one or three launches."""
     record: Record = {"pass": True}
@@ -241,6 +252,7 @@ CASES: dict[str, Callable[..., Record]] = {
     "sizes": sizes,
     "speed": speed,
     "prepare": prepare,
+    "forget_configurations": forget_configurations,
     "per_call": per_call,
     "repeatable": repeatable,
 }

@@ -68,6 +68,16 @@ def _kernels(device: str) -> Iterator[Job]:
                     yield Job(key, "prepare", (suite, name, device, side, _dtype(suite), is_training))
 
 
+def _configurations(device: str) -> Iterator[Job]:
+    """Each model once more, alone on the device: Inductor chooses configurations of kernels, which sides that are timed find on the disk."""
+    yield Job("configurations forgotten", "forget_configurations", (device,))
+    for is_training, chosen in ((True, FOR_TRAINING), (False, FOR_INFERENCE)):
+        for suite, name in names():
+            if name in chosen:
+                arguments = (suite, name, device, "dynamo_lite inductor", _dtype(suite), is_training)
+                yield Job(f"configurations {name}{' training' * is_training}", "prepare", arguments)
+
+
 def speed(chunk: str, chosen: Sequence[str], sides: Sequence[str], device: str) -> Iterator[Job]:
     for suite, name in names():
         if name in chosen:
@@ -89,9 +99,10 @@ CHUNKS: dict[str, Chunk] = {
     "repeatable": Chunk(repeatable, False),
     "recordings": Chunk(recordings, False),
     "kernels": Chunk(_kernels, False),
+    "configurations": Chunk(_configurations, True),
     "calls": Chunk(calls, True),
     "inference": Chunk(partial(speed, "inference", FOR_INFERENCE, INFERENCE), True),
     "training": Chunk(partial(speed, "training", FOR_TRAINING, TRAINING), True),
     "max-autotune": Chunk(partial(speed, "max-autotune", FOR_MAX_AUTOTUNE, TUNED), True),
 }
-"""In the order in which they are run; `kernels` fills Inductor's cache for those behind it."""
+"""In the order in which they are run; `kernels` and `configurations` fill Inductor's cache for those behind them."""
