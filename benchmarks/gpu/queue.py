@@ -69,7 +69,7 @@ def _kernels(device: str) -> Iterator[Job]:
 
 
 def _configurations(device: str) -> Iterator[Job]:
-    """Each model once more, alone on the device: Inductor chooses configurations of kernels, which sides that are timed find on the disk."""
+    """Each model once more, alone on the device: Inductor chooses configurations of kernels, which the timed sides find on the disk."""
     yield Job("configurations forgotten", "forget_configurations", (device,))
     for is_training, chosen in ((True, FOR_TRAINING), (False, FOR_INFERENCE)):
         for suite, name in names():
