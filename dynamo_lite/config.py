@@ -99,7 +99,9 @@ class Config(AcceptedKeys):
     )
     # Both sides of a branch on data become part of the graph: never, always, or None, automatic: under fullgraph, under inductor
     capture_branches: bool | str | None = None
-    stitch: bool = False  # print() and log records of constants and numbers run behind the graph instead of breaking it
+    # print() and log records of constants and numbers run behind the graph instead of breaking it: always, never, or "auto", where an
+    # operator that raises can't make them lost
+    stitch: bool | str = "auto"
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call
     max_inline_depth: int = 200  # nested calls that are followed before a break
@@ -200,6 +202,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "automatic_dynamic_shapes_mark_as": ("dynamic", "unbacked"),
     "capture_branches": ("where", "cond", True, False, None),
     "compile_regions": ("auto", True, False),
+    "stitch": ("auto", True, False),
 }
 """Keys that have one of a few values."""
 

@@ -28,6 +28,7 @@ from .bodies import Body
 from .core import modes
 from .core.arguments import MODELS
 from .core.autograd import first_between, may_ask_inside
+from .core.boxed import raises_behind
 from .core.fake import Propagator
 from .core.nested_int import NewNestedInts
 from .core.nodes import NODE_MAKERS, NodeFactory, NodeMeta, is_removable, let_go, placeholder_name, set_meta
@@ -237,6 +238,12 @@ class GraphBuilder:
         """Whether a result takes part in autograd outside of the graph."""
         return any(map(requires_grad, self.outputs))
 
+    def may_fail_for_good(self, last: Node) -> bool:
+        """Whether an operator behind a node may raise for what the data are, in a graph whose changes would keep the frame from starting
+        again."""
+        changes = self.passes.versions.writes or self.passes.random.nodes or _takes_others_gradients(self)
+        return bool(changes) and raises_behind(last)
+
     # -- the end
 
     def output(self, vt: VariableTracker) -> int:
@@ -304,6 +311,12 @@ class GraphBuilder:
         for effect in self.passes:
             effect.release()
         self.__dict__.clear()
+
+
+def _takes_others_gradients(builder: GraphBuilder) -> bool:
+    """Whether a backward pass in the graph may run through what was computed before it."""
+    is_there = any(node.target is torch.autograd.grad for node in builder.graph.nodes)
+    return is_there and any(requires_grad(i.node) and not i.node.meta.subject.meta.is_leaf for i in builder.inputs)
 
 
 def _remove_dead(builder: GraphBuilder, added: list[Node]) -> None:

@@ -19,6 +19,7 @@ class EmptyGraph:
 
     is_empty = True
     op_count = 0
+    last_node = None
     inputs: tuple[Any, ...] = ()
     outside = SimpleNamespace(int_if_dynamic=lambda value, source: None, float_if_dynamic=lambda value, source: None)
     """Numbers are constants."""
@@ -43,6 +44,10 @@ class EmptyGraph:
 
     def finish(self) -> None:
         """There is no module to make."""
+
+    def may_fail_for_good(self, last: object) -> bool:
+        """No operator raises."""
+        return False
 
 
 class NoLog:

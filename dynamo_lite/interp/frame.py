@@ -207,10 +207,14 @@ class Frame:
 
     def needs_real_callers(self, slug: str, context: str) -> NoReturn:
         """Refuse what looks at the frames that called it: they are real but for the outermost, whose code keeps its file and lines."""
+        raise self.with_real_callers(slug, context)
+
+    def with_real_callers(self, slug: str, context: str) -> Unsupported:
+        """The break before the outermost call under way, for what looks at the frames that called it."""
         reason = Unsupported(slug, context)
         if self.parent is not None:
             reason.break_step = self.eager_step()
-        raise reason
+        return reason
 
     # -- the stack
 

@@ -61,10 +61,11 @@ def test_a_level_that_changes(logger):
 
     compiled = dynamo_lite.compile(f, backend="eager")
     log.reset()
-    for level, lines in ((logging.INFO, 0), (logging.DEBUG, 1), (logging.INFO, 1), (logging.DEBUG, 2)):
-        logger.setLevel(level)
-        compiled(X)
-        assert len(logger.stream.getvalue().splitlines()) == lines
+    with dynamo_lite.config.patch(stitch=False):
+        for level, lines in ((logging.INFO, 0), (logging.DEBUG, 1), (logging.INFO, 1), (logging.DEBUG, 2)):
+            logger.setLevel(level)
+            compiled(X)
+            assert len(logger.stream.getvalue().splitlines()) == lines
     assert [b.slug for b in log.breaks()] == ["call-print"]
     logging.disable(logging.DEBUG)
     try:
@@ -74,13 +75,15 @@ def test_a_level_that_changes(logger):
         logging.disable(logging.NOTSET)
 
 
-def test_records_break_by_default(logger):
+@pytest.mark.parametrize("choice, breaks", [(False, 1), ("auto", 0), (True, 0)])
+def test_records_by_setting(logger, choice, breaks):
     def f(x):
         logger.info("one")
         return x + 1
 
-    assert text_of(logger, f, [X], [X]).count("one") == 2
-    assert [b.slug for b in log.breaks()] == ["call-print"]
+    with dynamo_lite.config.patch(stitch=choice):
+        assert text_of(logger, f, [X], [X]).count("one") == 2
+    assert [b.slug for b in log.breaks()] == ["call-print"] * breaks
 
 
 class TestStitched:
@@ -157,12 +160,15 @@ class TestStitched:
         "arguments, kwargs",
         [
             (("%d", "text"), {}),
-            (("%s", [1]), {}),
-            (("%s", torch.ones(2)), {}),
+            (("%r", [1]), {}),
+            (("%d", [1]), {}),
+            (("%s", torch.ones(2, requires_grad=True)), {}),
             (("text",), {"exc_info": True}),
             (("text",), {"stack_info": True}),
-            (("text",), {"extra": {"a": 1}}),
+            (("text",), {"extra": {"a": [1]}}),
+            (("text",), {"extra": {1: 1}}),
             (("text",), {"stacklevel": 2}),
+            (("text",), {"stacklevel": 0}),
         ],
     )
     def test_records_that_may_fail_or_change_break(self, logger, arguments, kwargs, monkeypatch):
@@ -176,6 +182,46 @@ class TestStitched:
         log.reset()
         compiled(X)
         assert {b.slug for b in log.breaks()} == {"call-print"}
+
+    def test_objects_and_tensors_as_they_are_at_the_call(self, logger):
+        def f(x):
+            metrics, last = {"loss": x.sum().item()}, x.clone()
+            logger.info("%s after %s", metrics, last)
+            logger.info(f"{last}")
+            metrics["loss"] = 0
+            last.zero_()
+            logger.info(metrics)
+            return last
+
+        text = text_of(logger, f, [X], [X])
+        assert text.count("{'loss': 3.0} after tensor([0., 1., 2.])") == 2 and not log.breaks()
+
+    def test_an_attribute_that_records_have_raises(self, logger):
+        def f(x):
+            y = x + 1
+            logger.info("text", extra={"name": "taken"})
+            return y
+
+        with pytest.raises(KeyError, match="Attempt to overwrite 'name'"):
+            dynamo_lite.compile(f, backend="eager")(X)
+
+    def test_attributes_and_the_frame_that_is_named(self, logger):
+        def helper(step):
+            logger.warning("helper", stacklevel=2, extra={"step": step})
+            logger.log(logging.ERROR, "log", exc_info=None, stack_info=False, extra=None)
+
+        def f(x, step):
+            loss = x.sum()
+            helper(step)
+            adapter.info("loss %.1f", loss.item())
+            return loss
+
+        logger.handlers[0].setFormatter(logging.Formatter("%(message)s %(funcName)s:%(lineno)d %(step)s", defaults={"step": "-"}))
+        adapter = logging.LoggerAdapter(logger, {"step": "adapted"})
+        text = text_of(logger, f, [X, 1], [X, 2], [X, 3])
+        first, line = f.__code__.co_firstlineno, helper.__code__.co_firstlineno + 2
+        expected = [f"helper f:{first + 2} 3", f"log helper:{line} -", f"loss 3.0 f:{first + 3} adapted"]
+        assert text.splitlines()[-3:] == expected and not log.breaks()
 
     def test_subclasses_run_their_own_methods(self):
         class Counting(logging.Logger):

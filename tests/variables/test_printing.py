@@ -279,6 +279,17 @@ def test_earlier_text_of_data():
     assert check(f, [X.clone()], slugs=["format"]).startswith("tensor([0., 1., 2.])")
 
 
+def test_earlier_text_of_data_that_are_the_same():
+    def f(x):
+        text = f"{x} of {str(x * 2)}"
+        y = x + 1
+        print(text)
+        y.add_(1)
+        return y
+
+    assert check(f, [X], [X + 1]).startswith("tensor([0., 1., 2.]) of tensor([0., 2., 4.])\n--\ntensor([1., 2., 3.])")
+
+
 @pytest.mark.parametrize(
     "call", [lambda: print(1, sep=2), lambda: print(1, end=b""), lambda: print(1, fil=None)], ids=["sep", "end", "name"]
 )
@@ -293,7 +304,40 @@ def test_wrong_arguments(call):
     assert dynamo_lite.compile(f, backend="eager")(X)[1] == f(X)[1]
 
 
-def test_off_by_default():
+@pytest.mark.parametrize("may_raise", [False, True])
+@pytest.mark.parametrize("change", ["none", "write", "random"])
+@pytest.mark.parametrize("choice", ["auto", True])
+def test_operators_that_may_raise_behind_lasting_changes(choice, change, may_raise):
+    """With "auto" no text is lost where the frame can't start again."""
+
+    def f(x, i, count):
+        y = x * 2
+        if change == "write":
+            count.add_(1)
+        if change == "random":
+            y = y + torch.rand(3)
+        print("one")
+        y = y.index_select(0, i) if may_raise else y * i
+        print("two", count.item())
+        return y
+
+    with dynamo_lite.config.patch(stitch=choice):
+        compiled = dynamo_lite.compile(f, backend="eager")
+        log.reset()
+        stream, count = io.StringIO(), torch.zeros(())
+        with contextlib.redirect_stdout(stream):
+            compiled(X, torch.tensor([1]), count)
+            if may_raise:
+                with pytest.raises((IndexError, RuntimeError), match="out of range"):
+                    compiled(X, torch.tensor([5]), count)
+    breaks = choice == "auto" and may_raise and change != "none"
+    assert [b.slug for b in log.breaks()] == ["call-print"] * breaks
+    is_lost = choice is True and may_raise and change != "none"
+    assert stream.getvalue() == f"one\ntwo {float(change == 'write')}\n" + "one\n" * (may_raise and not is_lost)
+    assert count.item() == (1 + may_raise) * (change == "write")
+
+
+def test_off():
     with dynamo_lite.config.patch(stitch=False):
 
         def f(x):

@@ -80,6 +80,16 @@ def may_raise(gm: GraphModule, root: CodeType) -> bool:
     return False
 
 
+def raises_behind(last: Node) -> bool:
+    """Whether an operator that was added behind a node may raise for what the data are."""
+    node = last.next
+    while node.op != "root":
+        if node.op.startswith("call_") and node.target not in _STATE and not cannot_raise(node):
+            return True
+        node = node.next
+    return False
+
+
 def cannot_raise(node: Node) -> bool:
     """Whether what a node calls raises nothing about the data of its arguments."""
     if node.op == "call_function" and not is_own(node.target):
@@ -87,7 +97,7 @@ def cannot_raise(node: Node) -> bool:
     if node.target is torch.autograd.grad:  # the gradients of what is known here
         return True
     if isinstance(node.meta.subject, SymValue):
-        return node.target in _SIZES and not isinstance(node.meta.subject, FloatValue)
+        return node.target == "item" or (node.target in _SIZES and not isinstance(node.meta.subject, FloatValue))
     name = _name_of(node.target)
     name = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     if name in _INDEXED:

@@ -28,15 +28,15 @@ class DataText:
     pattern = "(?s:.+)"
 
     def __init__(self, tx: Frame, tensor: VariableTracker) -> None:
-        self.tensor = tensor
+        self.tensor, self.moment = tensor, tensor.moment(tx)
         self.what = tensor.describe()
         self.step = tx.tr.thread.failing_step()
         self.user_stack = tx.tr.thread.user_stack()
 
-    def copied(self, tx: Frame) -> VariableTracker:
-        """A tensor whose text is this one when the graph has run, if nothing has been written to the tensor since; else a break."""
-        copied = self.tensor.printed_copy(tx)
-        return self.needed() if copied is None else copied
+    def copied(self, tx: Frame) -> CopyText:
+        """The text as that of a copy, if nothing has been written since; else a break."""
+        copied = self.tensor.printed_copy(tx) if self.tensor.moment(tx) == self.moment else None
+        return self.needed() if copied is None else CopyText(copied)
 
     def needed(self) -> NoReturn:
         """Break where the text was asked for."""
@@ -59,7 +59,15 @@ class NumberText:
         raise Restart(f"the text of {self.number.describe()} decides something", fact=TextIsRead(self.place))
 
 
-_LATE = (DataText, NumberText)
+class CopyText:
+    """The text of a tensor that nobody writes to: that of its data when the graph has run. It is in no text of the program."""
+
+    def __init__(self, number: VariableTracker) -> None:
+        self.number = number
+
+    def needed(self) -> NoReturn:
+        """Nobody asks."""
+        unsupported("format", self.number.describe())
 
 
 def number_text(tx: Frame, number: VariableTracker, spec: str = "") -> VariableTracker:
@@ -90,7 +98,7 @@ class LateText(VariableTracker):
         return self.first(NumberText).needed()
 
     def children(self) -> Any:
-        return [part.number for part in self.parts if type(part) is NumberText]
+        return [part.number for part in self.parts if type(part) in (NumberText, CopyText)]
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         return generic_getattr(tx, self, name)
@@ -148,6 +156,10 @@ class LateText(VariableTracker):
         for part in self.parts:
             if type(part) is str:
                 cg.load_const(part)
+            elif type(part) is CopyText:
+                cg.load_callable(str)
+                cg.load(part.number)
+                cg.asm.call(1)
             else:
                 cg.load_callable(format)
                 cg.load(part.number)
@@ -203,6 +215,13 @@ def unmarked(tx: Frame, text: str, marks: list[LateText]) -> VariableTracker:
 
 
 # -- the texts
+
+
+def settled(tx: Frame, text: VariableTracker) -> VariableTracker:
+    """A text of which every part can be written when the graph has run; a break where the data of a tensor have changed since."""
+    if not isinstance(text, LateText) or text.first(DataText) is None:
+        return text
+    return _text([part.copied(tx) if type(part) is DataText else part for part in text.parts])
 
 
 def data_text(tx: Frame, tensor: VariableTracker) -> VariableTracker:

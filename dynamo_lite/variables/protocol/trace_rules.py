@@ -65,6 +65,7 @@ FOLLOWED_TORCH = frozenset(
 
 # Functions that are followed although the rest of their module is not: they only look at their arguments, call a function that they are
 # given, or make an instance of a class that torch.fx can trace. Each is (module, qualified name of the code).
+_LEVELS = ("debug", "info", "warning", "error", "critical")
 _FOLLOWED_FUNCTIONS = frozenset(
     {
         ("torch.fx._symbolic_trace", "ProxyableClassMeta.__call__"),
@@ -75,6 +76,7 @@ _FOLLOWED_FUNCTIONS = frozenset(
         ("torch.jit", "strict_fusion.__exit__"),
         ("torch.jit._script", "_unwrap_optional"),
         ("torch.jit._trace", "_script_if_tracing.<locals>.wrapper"),
+        *[("logging", f"LoggerAdapter.{name}") for name in _LEVELS + ("log", "process", "isEnabledFor")],
     }
 )
 
@@ -110,9 +112,8 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     top = module.partition(".")[0]
     if fn.__code__ in markers.FOLLOWED_CODES:
         return None
-    if top in SKIPPED_MODULES:
-        return ("call-skipped-function", f"{module}.{fn.__qualname__}")
-    if _is_skipped_torch(module) and (module, _qualified_name(fn.__code__)) not in _FOLLOWED_FUNCTIONS:
+    is_skipped = top in SKIPPED_MODULES or _is_skipped_torch(module)
+    if is_skipped and (module, _qualified_name(fn.__code__)) not in _FOLLOWED_FUNCTIONS:
         return ("call-skipped-function", f"{module}.{fn.__qualname__}")
     return None
 

@@ -12,45 +12,57 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite.config import config
+from dynamo_lite.exc import Unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.messages import short_path
 from dynamo_lite.variables.protocol.base import Child, Children, Plain, VariableTracker
-from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean
-from dynamo_lite.variables.protocol.deferred_str import DataText, LateText
+from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean, is_none
+from dynamo_lite.variables.protocol.deferred_str import DataText, LateText, settled
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
 from dynamo_lite.variables.protocol.native import emit_call
 
-from .printing import LateOutput, is_of_c, is_watched, place_of_call
+from .printing import LateOutput, is_of_c, text_now, why_now, write_behind
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.interp.frame import Frame
 
 
+class Caller(NamedTuple):
+    """What a record tells of the frame that made it."""
+
+    filename: str
+    lineno: int
+    function: str
+
+
 class LoggedRecord(LateOutput):
-    """A record that `logger` handles behind the graph. It names `filename`, `lineno` and `function` as those of its caller."""
+    """A record that `logger` handles behind the graph, with these attributes more. `values` are those of `extra`, then the arguments."""
 
     logger: VariableTracker = Child()
     level: int = Plain()
-    filename: str = Plain()
-    lineno: int = Plain()
-    function: str = Plain()
+    caller: Caller = Plain()
+    extra: tuple[str, ...] = Plain()
     message: VariableTracker = Child()
-    arguments: list[VariableTracker] = Children()
+    values: list[VariableTracker] = Children()
 
     def emit_update(self, cg: Codegen) -> None:
-        about = map(ConstantVariable, (self.level, self.filename, self.lineno, self.function))
-        emit_call(cg, _handle, self.logger, *about, self.message, *self.arguments)
+        about = map(ConstantVariable, (self.level, tuple(self.caller), self.extra))
+        emit_call(cg, _handle, self.logger, *about, self.message, *self.values)
         cg.asm.pop_top()
 
 
 def _handle(
-    logger: logging.Logger, level: int, filename: str, lineno: int, function: str, message: str, *arguments: Any
+    logger: logging.Logger, level: int, caller: Caller, extra: tuple[str, ...], message: str, *values: Any
 ) -> None:
-    logger.handle(logger.makeRecord(logger.name, level, filename, lineno, message, arguments, None, function))
+    filename, lineno, function = caller
+    more, arguments = dict(zip(extra, values, strict=False)), values[len(extra) :]
+    logger.handle(logger.makeRecord(logger.name, level, filename, lineno, message, arguments, None, function, more))
 
 
 @functools.cache
@@ -86,10 +98,15 @@ def _handlers_of(logger: logging.Logger) -> Iterator[logging.Handler | None]:
 
 def _is_plain_handler(handler: logging.Handler | None) -> bool:
     cls, formatter = type(handler), getattr(handler, "formatter", None)
-    if handler is None or handler.filters or (formatter is not None and type(formatter) is not logging.Formatter):
+    if handler is None or handler.filters or not (formatter is None or _is_plain_formatter(formatter)):
         return False
     is_writer = cls in (logging.StreamHandler, logging.FileHandler) or handler is logging.lastResort
     return cls is logging.NullHandler or (is_writer and is_of_c(handler.stream))  # type: ignore[attr-defined]
+
+
+def _is_plain_formatter(formatter: logging.Formatter) -> bool:
+    """Whether a formatter runs no code of the program, and shows the arguments only in the message."""
+    return type(formatter) is logging.Formatter and "args" not in (formatter._fmt or "")
 
 
 def _is_enabled(tx: Frame, logger: VariableTracker, level: int) -> bool | None:
@@ -110,41 +127,128 @@ def _logged(
     is_enabled = _is_enabled(tx, logger, level)
     if is_enabled is False:
         return NONE
-    may_be_late = config.stitch and is_enabled and not kwargs and not is_watched(tx)
-    if not may_be_late or not _is_plain(logger.value) or not _is_formatted(message, args):
-        return tx.needs_real_callers("call-print", f"logging.Logger.{name}()")
+    call = f"logging.Logger.{name}()"
+    if is_enabled is None or not config.stitch:
+        return tx.needs_real_callers("call-print", call)
+    caller, extra = _caller(tx, kwargs.pop("stacklevel", ConstantVariable(1))), _extra(tx, kwargs)
+    reason = _why_now(tx, logger.value, caller, extra)
+    values = [] if reason else _settled(tx, [message, *args], call)
+    if caller is None or extra is None or not values:
+        return tx.needs_real_callers("call-print", call + (reason or " of values whose text is not known"))
     tx.tr.guards.predicate(_is_plain, [logger.source], f"handlers of {logger.source.path} run no code of the program")
-    place, source = place_of_call(tx, f"logging.Logger.{name}"), tx.tr.constant_source(logging)
-    caller = (tx.code.co_filename, tx.lineno, tx.code.co_name)
-    tx.tr.effects.mutating(LoggedRecord(place, logger, level, *caller, message, list(args), source))
+    place = f"{short_path(caller.filename)}:{caller.lineno}: {call[:-2]}"
+    source = tx.tr.constant_source(logging)
+    record = LoggedRecord(place, logger, level, caller, tuple(extra), values[0], [*extra.values(), *values[1:]], source)
+    write_behind(tx, record, tx.with_real_callers("call-print", call))
     return NONE
 
 
-def _is_formatted(message: VariableTracker, args: list[VariableTracker]) -> bool:
-    """Whether the text of a record is known not to fail, and hangs on no object that may change."""
-    if not all(vt.is_symbolic or _is_settled_text(vt) or _is_constant(vt) for vt in (message, *args)):
-        return False
-    if not args:
-        return True
-    samples = tuple([vt.python_type()(1) if vt.is_symbolic else _sample(vt) for vt in args])
+def _why_now(tx: Frame, logger: logging.Logger, caller: Caller | None, extra: Any) -> str:
+    """Why a record can't be handled later than eager execution does it, for the message of a break; empty if it can."""
+    handlers = [handler for handler in _handlers_of(logger) if not _is_plain_handler(handler)]
+    if handlers:
+        return f": {type(handlers[0]).__qualname__} may run code of the program"
+    if not _is_plain(logger):
+        return ", whose filters run code of the program"
+    if caller is None:
+        return " for a caller outside of the captured code"
+    if extra is None:
+        return " with an exception, a stack or attributes that may change"
+    return why_now(tx)
+
+
+def _caller(tx: Frame, stacklevel: VariableTracker) -> Caller | None:
+    """The frame that a record names, as `Logger.findCaller` finds it; None if it is not among those of the trace."""
+    if not isinstance(stacklevel, ConstantVariable) or type(stacklevel.value) is not int or stacklevel.value < 1:
+        return None
+    level, frame = stacklevel.value, tx
+    while frame is not None:
+        level -= os.path.normcase(frame.code.co_filename) != logging._srcfile  # type: ignore[attr-defined]
+        if level == 0:
+            return Caller(frame.code.co_filename, frame.lineno, frame.code.co_name)
+        frame = frame.parent
+    return None
+
+
+def _extra(tx: Frame, kwargs: dict[str, VariableTracker]) -> dict[str, VariableTracker] | None:
+    """The attributes that a record gets; None if they may fail or change, or if the record is to tell of an exception or of the stack."""
+    given = kwargs.get("extra", NONE)
+    others = [vt for name, vt in kwargs.items() if name != "extra"]
+    if not kwargs.keys() <= {"extra", "exc_info", "stack_info"} or not all(map(_is_false, others)):
+        return None
+    if is_none(given):
+        return {}
+    if given.python_type() is not dict:
+        return None
+    items = given.pairs(tx)
+    if not all(isinstance(key, ConstantVariable) and type(key.value) is str and _is_settled(vt) for key, vt in items):
+        return None
+    extra = {key.value: vt for key, vt in items}
+    return extra if _TAKEN.isdisjoint(extra) else None
+
+
+_TAKEN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime"})
+"""Attributes that records have already."""
+
+
+def _is_false(vt: VariableTracker) -> bool:
+    return isinstance(vt, ConstantVariable) and vt.value in (None, False, 0)
+
+
+def _settled(tx: Frame, values: list[VariableTracker], call: str) -> list[VariableTracker]:
+    """The message and the arguments of a record, of which those that may change are texts; empty where the record's text is not known
+    not to fail."""
     try:
-        str(_sample(message)) % samples
+        given = [vt if _is_settled(vt) else settled(tx, text_now(tx, vt, call)) for vt in values]
+    except Unsupported:
+        return []
+    message, *samples = [_sample(vt, vt is value) for vt, value in zip(given, values, strict=True)]
+    try:
+        str(message) % tuple(samples) if samples else None
     except (TypeError, ValueError, KeyError):
-        return False
-    return True
+        return []
+    return given
 
 
-def _is_settled_text(vt: VariableTracker) -> bool:
-    return isinstance(vt, LateText) and vt.first(DataText) is None
+def _is_settled(vt: VariableTracker) -> bool:
+    is_late = isinstance(vt, LateText) and vt.first(DataText) is None
+    return vt.is_symbolic or is_late or (isinstance(vt, ConstantVariable) and type(vt.value) in _IMMUTABLE)
 
 
-def _is_constant(vt: VariableTracker) -> bool:
-    return isinstance(vt, ConstantVariable) and type(vt.value) in (str, int, float, bool, type(None))
+_IMMUTABLE = (str, int, float, bool, type(None))
 
 
-def _sample(vt: VariableTracker) -> Any:
+class _Text(str):
+    """Stands for an object of which only the text is known."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        raise TypeError
+
+
+def _sample(vt: VariableTracker, is_itself: bool) -> Any:
     """A value that is formatted as the one of the call."""
+    if not is_itself:
+        return _Text("text")
+    if vt.is_symbolic:
+        return vt.python_type()(1)
     return vt.value if isinstance(vt, ConstantVariable) else "text"
+
+
+@builtin(logging.Logger.log)
+def logger_log(
+    tx: Frame,
+    self: VariableTracker,
+    level: VariableTracker,
+    msg: VariableTracker,
+    /,
+    *args: VariableTracker,
+    **kwargs: VariableTracker,
+) -> VariableTracker:
+    if type(level.value) is not int:
+        return tx.needs_real_callers("call-print", "logging.Logger.log()")
+    return _logged(tx, "log", level.value, self, msg, args, kwargs)
 
 
 def _method(name: str, level: int) -> None:

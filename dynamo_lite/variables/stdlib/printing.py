@@ -15,18 +15,19 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
-from dynamo_lite.exc import unsupported
+from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.messages import short_path
 from dynamo_lite.variables.protocol.abstract import is_true, type_name
-from dynamo_lite.variables.protocol.base import Child, Children, ObservedException, Plain, VariableTracker
+from dynamo_lite.variables.protocol.base import Child, ObservedException, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
-from dynamo_lite.variables.protocol.deferred_str import DataText, LateText, joined
+from dynamo_lite.variables.protocol.deferred_str import joined, settled
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, object_str
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
+    from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.interp.frame import Frame
 
 
@@ -45,19 +46,19 @@ def place_of_call(tx: Frame, function: str) -> str:
 
 
 class PrintedText(LateOutput):
-    """What a call of `print` writes: `pieces` are texts, and tensors, which are written as `str` shows them. `file` may be None."""
+    """What a call of `print` writes. `file` may be None."""
 
-    pieces: list[VariableTracker] = Children()
+    text: VariableTracker = Child()
     file: VariableTracker = Child()
     flush: bool = Plain()
 
     def emit_update(self, cg: Codegen) -> None:
-        emit_call(cg, _write, self.file, ConstantVariable(self.flush), *self.pieces)
+        emit_call(cg, _write, self.text, self.file, ConstantVariable(self.flush))
         cg.asm.pop_top()
 
 
-def _write(file: Any, flush: bool, *pieces: object) -> None:
-    print(*pieces, sep="", end="", file=file, flush=flush)
+def _write(text: str, file: Any, flush: bool) -> None:
+    print(text, end="", file=file, flush=flush)
 
 
 def is_of_c(file: object) -> bool:
@@ -86,27 +87,58 @@ def builtin_print(
     flush: VariableTracker = NONE,
     **unknown: VariableTracker,
 ) -> VariableTracker:
-    if not config.stitch or unknown or is_watched(tx) or not is_of_c(sys.stdout if is_none(file) else file.value):
-        return unsupported("call-print", "print()")
+    stream = sys.stdout if is_none(file) else file.value
+    reason = why_now(tx)
+    if not is_of_c(stream):
+        reason = f" to {type(stream).__qualname__}, which may run code of the program"
+    if not config.stitch or reason or unknown:
+        return unsupported("call-print", f"print(){reason}")
     between, after = _separator(tx, sep, "sep", " "), _separator(tx, end, "end", "\n")
     pieces: list[Any] = []
     for vt in objects:
-        pieces += [*([between] if pieces else []), *_pieces(tx, vt)]
-    pieces.append(after)
+        pieces += [*([between] if pieces else []), text_now(tx, vt, "print()")]
+    written = settled(tx, joined(tx, [*pieces, after]))
     if is_none(file):
         tx.tr.guards.global_state(stdout_is_of_c, "writing to sys.stdout runs no code of the program")
     else:
         tx.tr.guard(file.source, ir.IS, file.value)
     is_flushed = not is_none(flush) and is_true(tx, flush)
     place, source = place_of_call(tx, "print"), tx.tr.constant_source(sys)
-    tx.tr.effects.mutating(PrintedText(place, _merged(tx, pieces), file, is_flushed, source))
+    text = PrintedText(place, written, file, is_flushed, source)
+    write_behind(tx, text, Unsupported("call-print", "print()"))
     return NONE
 
 
-def is_watched(tx: Frame) -> bool:
-    """Whether the call is in one side of a branch on data, or the frame has changed what `sys` has."""
-    effects = tx.tr.effects
-    return bool(effects.watches) or any(vt.value is sys or vt.value is vars(sys) for vt in effects.mutations)
+def why_now(tx: Frame) -> str:
+    """Why nothing can be written later than eager execution does it, for the message of a break; empty if it can."""
+    if tx.tr.effects.watches:
+        return " in one side of a branch on data"
+    is_changed = any(vt.value is sys or vt.value is vars(sys) for vt in tx.tr.effects.mutations)
+    return " behind a change of sys" if is_changed else ""
+
+
+def write_behind(tx: Frame, output: LateOutput, reason: Unsupported) -> None:
+    """Have generated code write this when the graph has run; `reason`: the break that the call is where the text might be lost."""
+    tx.tr.effects.mutating(output)
+    if config.stitch == "auto" and not tx.tr.breaks_raise:
+        if reason.break_step is None:
+            reason.break_step = tx.tr.thread.failing_step()
+        reason.user_stack = tx.tr.thread.user_stack()
+        tx.tr.effects.provisos.append(Sure(tx, reason))
+
+
+class Sure:
+    """Checks at the end of the trace that no text is lost: where an operator behind the call raises for the data and the frame can't start
+    again, nobody would write it."""
+
+    def __init__(self, tx: Frame, reason: Unsupported) -> None:
+        self.last, self.reason = tx.tr.graph.last_node, reason
+
+    def check(self, tr: Trace, escaping: object) -> None:
+        """Raise the break if one might be."""
+        if tr.graph.may_fail_for_good(self.last):
+            self.reason.context += ": an operator behind it may raise, and the graph has changed something by then"
+            raise self.reason
 
 
 def _separator(tx: Frame, vt: VariableTracker, name: str, default: str) -> Any:
@@ -117,36 +149,16 @@ def _separator(tx: Frame, vt: VariableTracker, name: str, default: str) -> Any:
     return vt
 
 
-def _pieces(tx: Frame, vt: VariableTracker) -> list[Any]:
-    """An object as texts, and as tensors that nobody changes."""
+def text_now(tx: Frame, vt: VariableTracker, call: str) -> VariableTracker:
+    """The text of an object; a break where making it runs into an error or changes something."""
     changes = tx.tr.effects.changes
     try:
         text = object_str(tx, vt)
     except ObservedException:
-        return unsupported("call-print", "print() of an object whose text raises")  # what stands before it is written
+        return unsupported("call-print", f"{call} of an object whose text raises")  # what stands before it is written
     if tx.tr.effects.changes != changes:
-        return unsupported("call-print", "print() of an object whose text changes something")
-    parts = text.parts if isinstance(text, LateText) else [text]
-    if not any(type(part) is DataText for part in parts):
-        return [text]
-    if text is vt:  # made earlier: the data may have changed since
-        return unsupported("call-print", "print() of an earlier text of a tensor's data")
-    return [part.copied(tx) if type(part) is DataText else LateText([part]) for part in parts]
-
-
-def _merged(tx: Frame, pieces: list[Any]) -> list[VariableTracker]:
-    """The pieces, of which adjacent texts are one."""
-    merged: list[VariableTracker] = []
-    texts: list[Any] = []
-    for piece in [*pieces, None]:
-        if piece is None or not (type(piece) is str or issubclass(piece.python_type(), str)):
-            if texts:
-                merged.append(joined(tx, texts))
-            texts = []
-            merged += [] if piece is None else [piece]
-        else:
-            texts.append(piece)
-    return merged
+        return unsupported("call-print", f"{call} of an object whose text changes something")
+    return text
 
 
 REFUSED[print] = ("call-print", "print()")  # what a forecast says: `config.stitch` is the program's

@@ -190,6 +190,10 @@ class TensorVariable(VariableTracker):
             else unsupported("format", self.describe(), origin=made_at(self.proxy))
         )
 
+    def moment(self, tx: Frame) -> object:
+        """What is another once the data may have changed."""
+        return self.proxy, len(tx.tr.graph.passes.versions.writes)
+
     def printed_copy(self, tx: Frame) -> VariableTracker | None:
         """A tensor that prints as this one does now, and that nobody writes to; None where its text may tell of gradients or of a
         class, or is that of many elements."""
