@@ -9,126 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import io
-import logging
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
-from torch import nn
 
 import dynamo_lite
 from dynamo_lite.record import log
 
 from .common import finish, parse_options, row, take_turns
-
-Step = Callable[[int, torch.Tensor], Any]
-
-WIDTH, BATCH = 64, 32
-STEPS = 20
-
-
-def _layers() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 8))
-
-
-def evaluation() -> Step:
-    """Loss and accuracy of a batch, in meters as people write them."""
-    model, totals = _layers(), {"loss": 0.0, "right": 0, "seen": 0}
-
-    @torch.no_grad()
-    def step(i: int, x: torch.Tensor) -> Any:
-        scores = model(x)
-        labels = x[:, :8].argmax(1)
-        loss = nn.functional.cross_entropy(scores, labels)
-        totals["loss"] += loss.item() * len(x)
-        totals["right"] += (scores.argmax(1) == labels).sum().item()
-        totals["seen"] += len(x)
-        print(f"batch {i:03d}: loss {totals['loss'] / totals['seen']:.4f}")
-        return scores.softmax(1)
-
-    return step
-
-
-def training() -> Step:
-    """A step of SGD by hand, which prints the loss and the norm of the gradient before the weights change."""
-    weight = torch.zeros(WIDTH, 8)
-
-    @torch.no_grad()
-    def step(i: int, x: torch.Tensor) -> Any:
-        target = x[:, :8]
-        off = x @ weight - target
-        print("step", i, f"loss {off.square().mean().item():.5f}")
-        gradient = x.T @ off * (2 / len(x))
-        norm = gradient.norm()
-        print("gradient", round(1.0, 1), f"{norm.item():.3e}")
-        weight.sub_(gradient * 0.05 / norm.clamp(min=1))
-        return off
-
-    return step
-
-
-def policy() -> Step:
-    """The losses of PPO, with the numbers that are usually logged."""
-    model, fractions = _layers(), []
-    logger = logging.Logger("ppo", logging.INFO)
-    logger.addHandler(logging.NullHandler())
-
-    @torch.no_grad()
-    def step(i: int, x: torch.Tensor) -> Any:
-        logits = model(x).log_softmax(1)
-        ratio = (logits - logits.roll(1, 0)).exp()
-        fractions.append(((ratio - 1).abs() > 0.2).float().mean().item())
-        kl = ((ratio - 1) - ratio.log()).mean()
-        logger.info("update %d: approximate kl %.5f", i, kl.item())
-        advantage = x[:, :8] - x[:, :8].mean()
-        loss = -torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
-        entropy = -(logits.exp() * logits).sum(1).mean()
-        logger.debug("entropy %s", entropy)
-        print("loss", f"{loss.item():.4f}", "entropy", f"{entropy.item():.4f}")
-        return loss - 0.01 * entropy
-
-    return step
-
-
-def sampling() -> Step:
-    """Four steps of a sampler with a line of progress each."""
-    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.SiLU(), nn.Linear(WIDTH, WIDTH))
-
-    @torch.no_grad()
-    def step(i: int, x: torch.Tensor) -> Any:
-        for k in range(4):
-            noise = model(x)
-            x = (x - 0.1 * noise).clamp(-3, 3)
-            print("turn", k, f"deviation {x.std().item():.4f}", flush=True)
-        return x
-
-    return step
-
-
-def monitored() -> Step:
-    """A model whose layers report the mean of what they return."""
-    layers = list(_layers())
-
-    @torch.no_grad()
-    def step(i: int, x: torch.Tensor) -> Any:
-        for k, layer in enumerate(layers):
-            x = layer(x)
-            if i % 2 == 0:
-                print("layer", k, x.mean())
-        return x
-
-    return step
-
-
-PROGRAMS = (evaluation, training, policy, sampling, monitored)
-
-
-def batches() -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    return [torch.randn(BATCH, WIDTH, generator=generator) for _ in range(STEPS)]
+from .stitch_programs import PROGRAMS, Step, batches
 
 
 def run(step: Step, given: list[torch.Tensor]) -> str:

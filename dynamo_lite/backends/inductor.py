@@ -57,7 +57,7 @@ def inductor(
         def compile_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
             def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
-                inner = _or_as_it_is(gm) if depends_on_data(fakes) else _in_regions(gm)
+                inner = _or_as_it_is(gm) if depends_on_data(gm, fakes) else _in_regions(gm)
                 return compile_fx(graph, fakes, config_patches=settings, inner_compile=partial(with_room, inner))
 
             return without_disable(call_with_fakes(compile_copy, gm, example_inputs))
@@ -71,10 +71,12 @@ def inductor(
     return compile_regions(gm, example_inputs, compile_with(False), regions)
 
 
-def depends_on_data(fakes: list[Any]) -> bool:
-    """Whether the trace that these inputs belong to has numbers that only the graph knows."""
+def depends_on_data(gm: GraphModule, fakes: list[Any]) -> bool:
+    """Whether a graph, or the trace that its inputs belong to, has numbers that only the graph knows."""
     from torch._guards import detect_fake_mode
 
+    if gm.graph.find_nodes(op="call_method", target="item"):
+        return True
     env = getattr(detect_fake_mode(fakes), "shape_env", None)
     return env is not None and any(str(symbol).startswith(("u", "zuf")) for symbol in env.var_to_range)
 

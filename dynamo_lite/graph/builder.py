@@ -238,11 +238,10 @@ class GraphBuilder:
         """Whether a result takes part in autograd outside of the graph."""
         return any(map(requires_grad, self.outputs))
 
-    def may_fail_for_good(self, last: Node) -> bool:
-        """Whether an operator behind a node may raise for what the data are, in a graph whose changes would keep the frame from starting
-        again."""
+    def fails_for_good(self, last: Node) -> Node | None:
+        """An operator behind a node that may raise for the data, if the graph's changes would keep its frame from starting again."""
         changes = self.passes.versions.writes or self.passes.random.nodes or _takes_others_gradients(self)
-        return bool(changes) and raises_behind(last)
+        return raises_behind(last) if changes else None
 
     # -- the end
 

@@ -45,9 +45,8 @@ class EmptyGraph:
     def finish(self) -> None:
         """There is no module to make."""
 
-    def may_fail_for_good(self, last: object) -> bool:
+    def fails_for_good(self, last: object) -> None:
         """No operator raises."""
-        return False
 
 
 class NoLog:

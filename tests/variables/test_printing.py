@@ -279,6 +279,20 @@ def test_earlier_text_of_data():
     assert check(f, [X.clone()], slugs=["format"]).startswith("tensor([0., 1., 2.])")
 
 
+def test_formats_of_numbers_of_tensors():
+    weight = torch.ones(3, requires_grad=True)
+
+    def f(x):
+        loss, hits = (x * weight).sum(), (x > 0).sum()
+        text = f"loss {loss:.3f} {loss} hits {hits} {hits:>3} {hits.bool()}"
+        loss = loss * 2
+        print(text, f"{loss:e}")
+        return loss.detach()
+
+    expected = "loss 3.000 3.0 hits 2   2 True 6.000000e+00\n--\nloss 6.000 6.0 hits 3   3 True 1.200000e+01"
+    assert check(f, [X], [X + 1]).startswith(expected)
+
+
 def test_earlier_text_of_data_that_are_the_same():
     def f(x):
         text = f"{x} of {str(x * 2)}"

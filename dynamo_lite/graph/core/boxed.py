@@ -24,6 +24,7 @@ from dynamo_lite.isa.eager_fallback import Place
 from dynamo_lite.isa.lift import lift
 
 from .failure import is_own
+from .functional import with_tensor_for_number
 from .operator_names import has_tag
 from .state import SETTINGS, leave_autocast
 from .values import SymValue
@@ -80,14 +81,14 @@ def may_raise(gm: GraphModule, root: CodeType) -> bool:
     return False
 
 
-def raises_behind(last: Node) -> bool:
-    """Whether an operator that was added behind a node may raise for what the data are."""
+def raises_behind(last: Node) -> Node | None:
+    """An operator that was added behind a node and may raise for what the data are."""
     node = last.next
     while node.op != "root":
         if node.op.startswith("call_") and node.target not in _STATE and not cannot_raise(node):
-            return True
+            return node
         node = node.next
-    return False
+    return None
 
 
 def cannot_raise(node: Node) -> bool:
@@ -98,7 +99,7 @@ def cannot_raise(node: Node) -> bool:
         return True
     if isinstance(node.meta.subject, SymValue):
         return node.target == "item" or (node.target in _SIZES and not isinstance(node.meta.subject, FloatValue))
-    name = _name_of(node.target)
+    name = node.args[0] if node.target is with_tensor_for_number else _name_of(node.target)
     name = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     if name in _INDEXED:
         return not any(map(_is_tensor, _nodes_in(node.args[1])))

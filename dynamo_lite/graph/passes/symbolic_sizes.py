@@ -46,11 +46,13 @@ MAX_FAILURES = 4
 
 @dataclass(eq=False)
 class SymbolicSizes(GraphEffect):
-    """`known`: the symbols of the trace; None if there are none. `stored`: those of a graph that was read. `asserts`: whether the graph
-    asserts something of numbers that data decide although it need not have them; `failures`: how often it has raised. `branches`: what
-    became of branches of the program that data decide, for reports."""
+    """`known`: the symbols of the trace; None if there are none. `is_of_inputs`: whether they are of inputs, but for numbers that the graph
+    only returns, before compilers add others. `stored`: the symbols of a graph that was read. `asserts`: whether the graph asserts
+    something of numbers that data decide although it need not have them; `failures`: how often it has raised. `branches`: what became of
+    branches of the program that data decide, for reports."""
 
     known: Symbols | None = None
+    is_of_inputs: bool = False
     stored: StoredSizes | None = None
     asserts: bool = False
     failures: int = 0
@@ -138,6 +140,7 @@ class SymbolicSizes(GraphEffect):
     def finish(self, results: list[Node]) -> None:
         if self.known is not None:
             settle_inputs(self.builder)
+            self.is_of_inputs = self.known.is_of_inputs(_only_returned(self.builder.graph))
 
     def release(self) -> None:
         super().release()
@@ -175,7 +178,7 @@ class SymbolicSizes(GraphEffect):
             return None
         if symbols.floats or symbols.shape_ids or any(item.promise is not None for item in symbols.tracked):
             raise Refused("a graph with marked sizes, or with floats that vary")
-        if not symbols.is_of_inputs():
+        if not self.is_of_inputs:
             raise Refused("a graph with sizes that depend on data")
         numbers = writer.numbers
         if not all(id(source) in numbers for source, *_ in symbols.made_for):
@@ -188,6 +191,15 @@ class SymbolicSizes(GraphEffect):
     def read_data(self, data: Any, reader: Any, graph: Any) -> None:
         self.stored = StoredSizes(data, reader, graph.guards(), graph.propagator)
         self.known = self.stored.symbols
+
+
+def _only_returned(graph: Any) -> set[Any]:
+    """The symbols of numbers that the graph reads from tensors and returns, and does nothing with."""
+    found: set[Any] = set()
+    for node in graph.nodes:
+        if node.target == "item" and all(user.op == "output" for user in node.users):
+            found |= node.meta.subject.sym.node.expr.free_symbols
+    return found
 
 
 def new_symbols(mode: object, tr: Trace | _Paths, has_numbers: bool = False, has_lengths: bool = False) -> Symbols:

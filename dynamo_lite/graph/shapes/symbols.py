@@ -8,7 +8,7 @@ Invariant: the compiled code is used only for inputs that satisfy every predicat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
@@ -340,9 +340,9 @@ class Symbols:
         known = {str(item.first): item.sym for item in self.tracked if item.first is not None}
         return formula(text, names)(*[known[name] for name in names])
 
-    def is_of_inputs(self) -> bool:
-        """Whether all symbols stand for numbers of the inputs."""
-        made = {item.first for item in self.tracked if item.first is not None}
+    def is_of_inputs(self, others: Iterable[Any] = ()) -> bool:
+        """Whether all symbols but these stand for numbers of the inputs."""
+        made = {item.first for item in self.tracked if item.first is not None}.union(others)
         has_hints = all(item.sym.node.has_hint() for item in self.tracked)
         return has_hints and self.env.var_to_range.keys() <= made and not self.env.deferred_runtime_asserts
 

@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
 
 class DataText:
-    """The text of a tensor's data at one moment, which is not empty."""
+    """The text of a tensor's data at one moment, which is not empty: that of `str`, or as `spec` formats its number."""
 
     pattern = "(?s:.+)"
 
-    def __init__(self, tx: Frame, tensor: VariableTracker) -> None:
-        self.tensor, self.moment = tensor, tensor.moment(tx)
+    def __init__(self, tx: Frame, tensor: VariableTracker, spec: str | None) -> None:
+        self.tensor, self.spec, self.moment = tensor, spec, tensor.moment(tx)
         self.what = tensor.describe()
         self.step = tx.tr.thread.failing_step()
         self.user_stack = tx.tr.thread.user_stack()
 
     def copied(self, tx: Frame) -> CopyText:
         """The text as that of a copy, if nothing has been written since; else a break."""
-        copied = self.tensor.printed_copy(tx) if self.tensor.moment(tx) == self.moment else None
-        return self.needed() if copied is None else CopyText(copied)
+        is_same = self.tensor.moment(tx) == self.moment
+        copied = self.tensor.printed_copy(tx, is_number=self.spec is not None) if is_same else None
+        return self.needed() if copied is None else CopyText(copied, self.spec)
 
     def needed(self) -> NoReturn:
         """Break where the text was asked for."""
@@ -62,8 +63,8 @@ class NumberText:
 class CopyText:
     """The text of a tensor that nobody writes to: that of its data when the graph has run. It is in no text of the program."""
 
-    def __init__(self, number: VariableTracker) -> None:
-        self.number = number
+    def __init__(self, number: VariableTracker, spec: str | None) -> None:
+        self.number, self.spec = number, spec
 
     def needed(self) -> NoReturn:
         """Nobody asks."""
@@ -156,7 +157,7 @@ class LateText(VariableTracker):
         for part in self.parts:
             if type(part) is str:
                 cg.load_const(part)
-            elif type(part) is CopyText:
+            elif part.spec is None:
                 cg.load_callable(str)
                 cg.load(part.number)
                 cg.asm.call(1)
@@ -224,6 +225,6 @@ def settled(tx: Frame, text: VariableTracker) -> VariableTracker:
     return _text([part.copied(tx) if type(part) is DataText else part for part in text.parts])
 
 
-def data_text(tx: Frame, tensor: VariableTracker) -> VariableTracker:
-    """The text of a tensor as it is now."""
-    return LateText([DataText(tx, tensor)])
+def data_text(tx: Frame, tensor: VariableTracker, spec: str | None = None) -> VariableTracker:
+    """The text of a tensor as it is now; `spec` formats its number."""
+    return LateText([DataText(tx, tensor, spec)])

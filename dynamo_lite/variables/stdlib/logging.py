@@ -10,7 +10,6 @@ Mirrors `Lib/logging/__init__.py`.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -65,14 +64,16 @@ def _handle(
     logger.handle(logger.makeRecord(logger.name, level, filename, lineno, message, arguments, None, function, more))
 
 
-@functools.cache
+_ANSWERS: dict[tuple[int, bool], Callable[[logging.Logger], bool]] = {}
+
+
 def _answers(level: int, answer: bool) -> Callable[[logging.Logger], bool]:
-    """A function that tells whether `isEnabledFor` gives this answer."""
+    """The function that tells whether `isEnabledFor` gives this answer."""
 
     def answers(logger: logging.Logger) -> bool:
         return logger.isEnabledFor(level) is answer
 
-    return answers
+    return _ANSWERS.setdefault((level, answer), answers)
 
 
 def _is_plain(logger: logging.Logger) -> bool:
@@ -117,7 +118,9 @@ def _is_enabled(tx: Frame, logger: VariableTracker, level: int) -> bool | None:
         return None
     answer = real.isEnabledFor(level)
     text = f"{logger.source.path} {'takes' if answer else 'drops'} records of level {level}"
-    tx.tr.guards.predicate(_answers(level, answer), [logger.source], text)
+    question = _answers(level, answer)
+    tx.tr.heap.recipes[id(question)] = (_answers, (level, answer))
+    tx.tr.guards.predicate(question, [logger.source], text)
     return answer
 
 

@@ -136,8 +136,9 @@ class Sure:
 
     def check(self, tr: Trace, escaping: object) -> None:
         """Raise the break if one might be."""
-        if tr.graph.may_fail_for_good(self.last):
-            self.reason.context += ": an operator behind it may raise, and the graph has changed something by then"
+        node = tr.graph.fails_for_good(self.last)
+        if node is not None:
+            self.reason.context += f": {node.name} behind it may raise, and the graph has changed something by then"
             raise self.reason
 
 

@@ -194,18 +194,21 @@ class TensorVariable(VariableTracker):
         """What is another once the data may have changed."""
         return self.proxy, len(tx.tr.graph.passes.versions.writes)
 
-    def printed_copy(self, tx: Frame) -> VariableTracker | None:
-        """A tensor that prints as this one does now, and that nobody writes to; None where its text may tell of gradients or of a
-        class, or is that of many elements."""
+    def printed_copy(self, tx: Frame, is_number: bool = False) -> VariableTracker | None:
+        """A tensor that prints as this one does now, and that nobody writes to; None where its text may tell of a class, or is that of many
+        elements, or, unless only its number is shown, where it may tell of gradients."""
         sizes, changed = self.sizes(), [vt.value for vt in tx.tr.effects.mutations]
-        is_plain = (
-            self.python_type() is torch.Tensor and not self.proxy.meta.requires_grad and tx.tr.graph.scope is None
-        )
+        is_plain = self.python_type() is torch.Tensor and tx.tr.graph.scope is None
         if not is_plain or sizes is None or None in sizes or math.prod(sizes) > MOST_PRINTED:
             return None
         if any(value is torch._tensor_str.PRINT_OPTS for value in changed):
             return None
-        return tx.tr.graph.call(tx, "call_method", "clone", [self])
+        call, shown = tx.tr.graph.call, self
+        if self.proxy.meta.requires_grad:
+            if not is_number:
+                return None
+            shown = call(tx, "call_method", "detach", [self])
+        return call(tx, "call_method", "clone", [shown])
 
     def nb_bool(self, tx: Frame) -> VariableTracker:
         known = known_item(self)

@@ -27,6 +27,7 @@ from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.abstract import equal
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
+from dynamo_lite.variables.protocol.deferred_str import data_text
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, method, refuse
 from dynamo_lite.variables.protocol.native import atom_value, host_int, run
 
@@ -102,7 +103,9 @@ def tensor_format(tx: Frame, self: TensorVariable, format_spec: VariableTracker)
     run(
         tx, format, torch.zeros((), dtype=self.proxy.meta.dtype).item(), spec
     )  # raises what a spec of the wrong kind raises
-    return torchs_slots(self).tp_repr(self, tx) if not spec.endswith("c") else unsupported("format", self.describe())
+    if spec.endswith("c") or tx.tr.overrides is not None:
+        return unsupported("format", self.describe())
+    return data_text(tx, self, spec)
 
 
 _FROM_META: dict[str, Callable[[Any], Any]] = {
