@@ -162,7 +162,7 @@ class TestStitched:
             (("%d", "text"), {}),
             (("%r", [1]), {}),
             (("%d", [1]), {}),
-            (("%s", torch.ones(2, requires_grad=True)), {}),
+            (("%s", torch.ones(2000)), {}),
             (("text",), {"exc_info": True}),
             (("text",), {"stack_info": True}),
             (("text",), {"extra": {"a": [1]}}),
@@ -216,7 +216,9 @@ class TestStitched:
             adapter.info("loss %.1f", loss.item())
             return loss
 
-        logger.handlers[0].setFormatter(logging.Formatter("%(message)s %(funcName)s:%(lineno)d %(step)s", defaults={"step": "-"}))
+        logger.handlers[0].setFormatter(
+            logging.Formatter("%(message)s %(funcName)s:%(lineno)d %(step)s", defaults={"step": "-"})
+        )
         adapter = logging.LoggerAdapter(logger, {"step": "adapted"})
         text = text_of(logger, f, [X, 1], [X, 2], [X, 3])
         first, line = f.__code__.co_firstlineno, helper.__code__.co_firstlineno + 2

@@ -256,17 +256,70 @@ def test_redirection_inside_of_the_frame():
     assert text == "one\nthree 'two\\n'\n--\n" * 2
 
 
-@pytest.mark.parametrize(
-    "thing",
-    [torch.ones(2000), torch.nn.Parameter(torch.ones(2)), torch.ones(2, requires_grad=True)],
-    ids=["large", "parameter", "grad"],
-)
-def test_tensors_whose_text_is_known_at_the_moment_only(thing):
+def test_tensors_whose_text_is_known_at_the_moment_only():
+    thing = torch.ones(2000)
+
     def f(x):
-        print(thing * 1 if thing.numel() < 3 and type(thing) is torch.Tensor else thing)
+        print(thing)
         return x + 1
 
     check(f, [X], [X], slugs=["format"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 10, 11, 40])
+def test_tensors_with_gradients(size, dtype):
+    """The line is broken where torch breaks it."""
+    weight = torch.nn.Parameter(torch.ones(size, dtype=dtype) / 3)
+    leaf = torch.ones(size, dtype=dtype, requires_grad=True)
+    layer = torch.nn.Linear(3, size)
+
+    def f(x):
+        print(weight, leaf, layer.weight, sep="\n")
+        y = weight * 2
+        print(y, y[:1], y.exp().mean(), [leaf.square()], layer(x), layer(x.expand(2, 3)).view(-1))
+        y.add_(1)
+        print(y, y.detach())
+        with torch.no_grad():
+            print(y * 2)
+        y.sum().backward()
+        return x + 1
+
+    texts = check(f, [X], [X])
+    for name in ("MulBackward0", "MeanBackward0", "SliceBackward0", "AddBackward0", "ViewBackward0", "PowBackward0"):
+        assert f"grad_fn=<{name}>" in texts
+
+
+def test_tensors_whose_history_is_not_known():
+    before = torch.ones(2, requires_grad=True) * 2
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    def outside(x):
+        print(before)
+        return x + 1
+
+    def own(x):
+        print(Double.apply(before))
+        return x + 1
+
+    def changed(x):
+        y = before * 2
+        z = y.view(-1)
+        y.add_(1)
+        print(z)
+        return x + 1
+
+    check(outside, [X], [X], slugs=["format"])
+    check(changed, [X], [X], slugs=["format"])
+    check(own, [X], [X], slugs=["format"])
 
 
 def test_earlier_text_of_data():

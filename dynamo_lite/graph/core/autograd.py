@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
@@ -139,6 +140,25 @@ def at_the_end(builder: GraphBuilder, ask: Callable[[dict[Node, Any]], Any]) -> 
     with Rerun(builder).at_the_end(builder.propagator.dispatcher(), SLUG, "the graph on its own") as values:
         found = ask(values)
     return found
+
+
+def function_name(builder: GraphBuilder, value: TensorValue) -> str | None:
+    """The class of the `grad_fn` that eager execution gives a tensor which is no leaf; None where the graph may have another one."""
+    node = builder.node(value)
+    if node.op == "placeholder" or builder.scope is not None:
+        return None
+
+    # composite operators as C++ has them: a dispatcher in Python decomposes some of them otherwise
+    with Rerun(builder).at_the_end(contextlib.nullcontext(), SLUG, "the graph on its own") as values:
+        result = values[node]
+        is_rebased = result._is_view() and result._version  # by `as_strided`, where the tensor is no fake
+        name = type(result.grad_fn).__name__
+    return name if _OF_TORCH.fullmatch(name) and name not in _OF_CAPTURE and not is_rebased else None
+
+
+_OF_TORCH = re.compile(r"[A-Z]\w*Backward\d+")
+_OF_CAPTURE = frozenset({"WhereBackward0", "AliasBackward0"})
+"""What stands for branches of the program, and for tensors of a class, in the graph."""
 
 
 class _Hooks(NamedTuple):

@@ -251,6 +251,23 @@ def run(body: Body, *args: Any) -> tuple[Any, ...]:
     return tuple(_code(body)(*args))
 
 
+# -- texts
+
+
+def text_with_suffix(tensor: torch.Tensor, prefix: str, suffix: str) -> str:
+    """The text of a tensor as it is with `suffix` for its part in autograd; `prefix` comes first. `_add_suffixes` of `torch/_tensor_str.py`
+    begins a new line where the suffix does not fit."""
+    text = str(tensor)[:-1]
+    line = text[text.rfind("\n") + 1 :]
+    is_of_suffix = line.startswith(_SUFFIXES)
+    fits = len(line) + (0 if is_of_suffix else 2) + len(suffix) + 2 <= torch._tensor_str.PRINT_OPTS.linewidth
+    return f"{prefix}{text}, {suffix})" if fits else f"{prefix}{text},\n{_INDENT}{suffix})"
+
+
+_INDENT = " " * len("tensor(")
+_SUFFIXES = tuple(_INDENT + name for name in ("device=", "size=", "dtype="))
+
+
 # -- tensors in the place of numbers
 
 

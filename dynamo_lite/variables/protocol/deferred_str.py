@@ -8,7 +8,7 @@ tensor are those of the moment: if their text turns out to be needed, the graph 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite.exc import Restart, TextIsRead, Unsupported, unsupported
@@ -36,8 +36,8 @@ class DataText:
     def copied(self, tx: Frame) -> CopyText:
         """The text as that of a copy, if nothing has been written since; else a break."""
         is_same = self.tensor.moment(tx) == self.moment
-        copied = self.tensor.printed_copy(tx, is_number=self.spec is not None) if is_same else None
-        return self.needed() if copied is None else CopyText(copied, self.spec)
+        copied: CopyText | None = self.tensor.copied_text(tx, self.spec) if is_same else None
+        return self.needed() if copied is None else copied
 
     def needed(self) -> NoReturn:
         """Break where the text was asked for."""
@@ -61,10 +61,11 @@ class NumberText:
 
 
 class CopyText:
-    """The text of a tensor that nobody writes to: that of its data when the graph has run. It is in no text of the program."""
+    """The text of a tensor that nobody writes to: what a function makes of it, with these constants, when the graph has run. No text of the
+    program has it."""
 
-    def __init__(self, number: VariableTracker, spec: str | None) -> None:
-        self.number, self.spec = number, spec
+    def __init__(self, number: VariableTracker, function: Callable[..., str], *constants: str) -> None:
+        self.number, self.function, self.constants = number, function, constants
 
     def needed(self) -> NoReturn:
         """Nobody asks."""
@@ -157,15 +158,15 @@ class LateText(VariableTracker):
         for part in self.parts:
             if type(part) is str:
                 cg.load_const(part)
-            elif part.spec is None:
-                cg.load_callable(str)
-                cg.load(part.number)
-                cg.asm.call(1)
             else:
-                cg.load_callable(format)
+                function, constants = (
+                    (format, (part.spec,)) if type(part) is NumberText else (part.function, part.constants)
+                )
+                cg.load_callable(function)
                 cg.load(part.number)
-                cg.load_const(part.spec)
-                cg.asm.call(2)
+                for constant in constants:
+                    cg.load_const(constant)
+                cg.asm.call(1 + len(constants))
         cg.asm.build_string(len(self.parts))
 
 

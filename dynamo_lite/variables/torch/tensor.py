@@ -23,8 +23,8 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
-from dynamo_lite.graph.core.autograd import is_kept
-from dynamo_lite.graph.core.functional import with_data
+from dynamo_lite.graph.core.autograd import function_name, is_kept
+from dynamo_lite.graph.core.functional import text_with_suffix, with_data
 from dynamo_lite.graph.core.meta import LiveMeta
 from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.graph.core.storages import advance_version, version_of, versions
@@ -49,7 +49,7 @@ from dynamo_lite.variables.protocol.abstract import (
 )
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, is_none
-from dynamo_lite.variables.protocol.deferred_str import data_text
+from dynamo_lite.variables.protocol.deferred_str import CopyText, data_text
 from dynamo_lite.variables.protocol.descr import GETSETS, generic_getattr, type_attribute
 from dynamo_lite.variables.protocol.dispatch import constructor
 from dynamo_lite.variables.protocol.hashing import IDENTITY_HASHES
@@ -194,21 +194,31 @@ class TensorVariable(VariableTracker):
         """What is another once the data may have changed."""
         return self.proxy, len(tx.tr.graph.passes.versions.writes)
 
-    def printed_copy(self, tx: Frame, is_number: bool = False) -> VariableTracker | None:
-        """A tensor that prints as this one does now, and that nobody writes to; None where its text may tell of a class, or is that of many
-        elements, or, unless only its number is shown, where it may tell of gradients."""
+    def copied_text(self, tx: Frame, spec: str | None) -> CopyText | None:
+        """The text that the tensor has now, or that of its number by `spec`, of a copy that nobody writes to; None where it may tell of a
+        class or is that of many elements, or where autograd does not say what made the tensor."""
         sizes, changed = self.sizes(), [vt.value for vt in tx.tr.effects.mutations]
-        is_plain = self.python_type() is torch.Tensor and tx.tr.graph.scope is None
+        is_plain = self.python_type() in (torch.Tensor, torch.nn.Parameter) and tx.tr.graph.scope is None
         if not is_plain or sizes is None or None in sizes or math.prod(sizes) > MOST_PRINTED:
             return None
         if any(value is torch._tensor_str.PRINT_OPTS for value in changed):
             return None
-        call, shown = tx.tr.graph.call, self
-        if self.proxy.meta.requires_grad:
-            if not is_number:
-                return None
-            shown = call(tx, "call_method", "detach", [self])
-        return call(tx, "call_method", "clone", [shown])
+        meta, prefix = self.proxy.meta, _PARAMETER if self.python_type() is torch.nn.Parameter else ""
+        if not meta.requires_grad:
+            return None if prefix else self._copy_of(tx, self, *((str,) if spec is None else (format, spec)))
+        detached = tx.tr.graph.call(tx, "call_method", "detach", [self])
+        if spec is not None:
+            return self._copy_of(tx, detached, format, spec)
+        is_leaf = tensor_is_leaf(tx, self).as_python_constant()
+        name = None if is_leaf else function_name(tx.tr.graph, self.proxy)
+        if meta.layout is not torch.strided or (name is None and not is_leaf):
+            return None
+        suffix = "requires_grad=True" if name is None else f"grad_fn=<{name}>"
+        return self._copy_of(tx, detached, text_with_suffix, prefix, suffix)
+
+    @staticmethod
+    def _copy_of(tx: Frame, shown: VariableTracker, function: Any, *constants: str) -> CopyText:
+        return CopyText(tx.tr.graph.call(tx, "call_method", "clone", [shown]), function, *constants)
 
     def nb_bool(self, tx: Frame) -> VariableTracker:
         known = known_item(self)
@@ -364,6 +374,9 @@ def torchs_slots(vt: TensorVariable) -> type[TensorVariable]:
 
 
 _NO_INDEX = "only integer tensors of a single element can be converted to an index"
+
+_PARAMETER = "Parameter containing:\n"
+"""What the text of a parameter begins with."""
 
 MOST_PRINTED = 1_000
 """Elements of a tensor that is copied to be printed; texts of larger ones show a part of them."""
