@@ -156,7 +156,7 @@ BREAKS: dict[str, BreakKind] = {
         20,
         "print or logging",
         "output must appear at the time and in the order of eager execution",
-        "print constants, numbers and tensors without gradients, or move it to the start or the end of the compiled function",
+        "write what is known by then (the message says what is not), or at the start or the end of the function",
     ),
     "call-io": BreakKind(
         21,

@@ -13,6 +13,9 @@ from tests.sweeps import sampled
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["DYNAMO_LITE_CACHE"] = "0"  # tests see what capture does; those of the cache have one of their own
+os.environ["DYNAMO_LITE_STITCH"] = (
+    "0"  # print() is the break of tests that want one; those of `config.stitch` and of the docs set it
+)
 # Inductor compiles in the process that asks, not in a pool that imports torch first; and it tries no program for each set of vector
 # instructions that /proc/cpuinfo lists, in each new cache directory. `setdefault`: who runs the tests may ask for both.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")

@@ -67,6 +67,7 @@ def test_tutorial(page, tmp_path):
     """In the order of the page: a block that begins with `# NAME.py` is that file; other Python runs with the names of these files; what a
     command prints is what is quoted."""
     environment = os.environ | {"DYNAMO_LITE_CACHE": "1", "DYNAMO_LITE_CACHE_DIR": str(tmp_path / "cache")}
+    del environment["DYNAMO_LITE_STITCH"]
     files = ["import torch, dynamo_lite"]
     for language, text in BLOCK.findall(page.read_text()):
         if named := re.match(r"# (\w+)\.py\n", text):

@@ -135,6 +135,8 @@ class Heap(dict[int, Any]):
         """`v is w`, except that of equal constants none needs to be a certain one."""
         if v is w:
             return True
+        if v.type_varies or w.type_varies:
+            return v.is_object(w) if v.type_varies else w.is_object(v)
         if (v.is_one_of_several or w.is_one_of_several) and v.python_type() is w.python_type():
             unsupported("data-dependent-branch", "which one of two tensors it is")
         if v.is_symbolic or w.is_symbolic:

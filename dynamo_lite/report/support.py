@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dynamo_lite import markers
+from dynamo_lite.config import config
 from dynamo_lite.exc import BREAKS
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from dynamo_lite.polyfills.registry import STAND_INS, find_polyfill
@@ -111,7 +112,7 @@ def resolve(value: Any) -> Support:
             return _c_function(value) if isinstance(raw, staticmethod) or raw is value else resolve(raw)
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             return resolve(getattr(type(owner), value.__name__))
-    if _known(REFUSED, value):
+    if _known(REFUSED, value) and not (config.stitch and REFUSED[value][0] == "call-print"):
         return Support(ENDS, *REFUSED[value])
     if isinstance(value, type):
         return _class(value)

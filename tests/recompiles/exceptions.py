@@ -73,9 +73,6 @@ EXCEPTIONS = {
     "sum_of_a_range_of_a_numpy_int": Allowed(
         2, "torch.compile makes tensors of numpy's scalars, and operators of their conversions", 10
     ),
-    "module_with_a_legacy_backward_hook": Allowed(
-        4, "what follows the question for `grad_fn` is one more graph here; torch.compile runs it eagerly"
-    ),
     "packed_sequence": Allowed(
         7,
         "torch.compile gives up the frame at `pack_padded_sequence`; here the parts before, between and behind are captured",

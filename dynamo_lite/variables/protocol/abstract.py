@@ -325,7 +325,8 @@ def is_true(tx: Frame, v: VariableTracker) -> bool:
     if v.nb_bool is not None:
         result = v.nb_bool(tx)
         if (
-            issubclass(getattr(v.python_type(), "__bool__", None).__class__, FunctionType)
+            not v.type_varies
+            and issubclass(getattr(v.python_type(), "__bool__", None).__class__, FunctionType)
             and result.python_type() is not bool
         ):
             tx.raises(TypeError, f"__bool__ should return bool, returned {type_name(result)}")

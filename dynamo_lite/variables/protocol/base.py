@@ -321,6 +321,10 @@ class VariableTracker:
     is_symbolic = False  # a number that may be another one at the next call
     is_rebuilt = False  # a value of the graph that is made of others when the graph has run
 
+    def is_object(self, other: VariableTracker) -> bool:
+        """Whether it is this object; asked where `type_varies`."""
+        raise NotImplementedError
+
     def sizes(self) -> tuple[int | None, ...] | None:
         """The sizes of a tensor, None in the place of a symbolic one; None for other objects."""
         return None

@@ -162,4 +162,4 @@ def text_now(tx: Frame, vt: VariableTracker, call: str) -> VariableTracker:
     return text
 
 
-REFUSED[print] = ("call-print", "print()")  # what a forecast says: `config.stitch` is the program's
+REFUSED[print] = ("call-print", "print()")  # what a forecast says where `config.stitch` is off

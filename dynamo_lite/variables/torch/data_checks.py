@@ -24,7 +24,7 @@ from dynamo_lite.isa.lift import lift
 from dynamo_lite.isa.typeobject import dict_of, mro_of
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
 from dynamo_lite.variables.protocol.base import VariableTracker
-from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -108,6 +108,10 @@ class DataDependentVariable(VariableTracker):
     def refuse(self, *args: object) -> NoReturn:
         raise NotImplementedError(type(self).__name__)
 
+    def is_object(self, other: VariableTracker) -> bool:
+        """Whether it is this object."""
+        self.refuse()
+
     def python_type(self) -> type:
         self.refuse()
 
@@ -119,6 +123,21 @@ def _refused(self: DataDependentVariable, *args: object) -> NoReturn:
 for _slot in vars(VariableTracker):
     if _slot.startswith(("tp_", "nb_", "sq_", "mp_")):
         setattr(DataDependentVariable, _slot, _refused)
+
+
+class GradFnVariable(DataDependentVariable):
+    """The `grad_fn` of a tensor that is no leaf: it exists when the graph runs. It is not None; anything else breaks the graph."""
+
+    def refuse(self, *args: object) -> NoReturn:
+        unsupported("tensor-attribute", "Tensor.grad_fn")
+
+    emit_new = refuse
+
+    def is_object(self, other: VariableTracker) -> bool:
+        return False if is_none(other) else self.refuse()
+
+    def nb_bool(self, tx: Frame) -> VariableTracker:
+        return ConstantVariable(True)
 
 
 class ItemVariable(DataDependentVariable):

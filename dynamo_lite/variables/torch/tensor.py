@@ -55,7 +55,7 @@ from dynamo_lite.variables.protocol.dispatch import constructor
 from dynamo_lite.variables.protocol.hashing import IDENTITY_HASHES
 from dynamo_lite.variables.protocol.wrap import builds
 
-from .data_checks import checked_truth
+from .data_checks import GradFnVariable, checked_truth
 from .tensor_slots import TORCHS
 
 if TYPE_CHECKING:
@@ -583,7 +583,7 @@ def tensor_grad_fn(tx: Frame, self: TensorVariable) -> VariableTracker:
     if meta.is_leaf:
         tensor_is_leaf(tx, self)
         return ConstantVariable(None)
-    return unsupported("tensor-attribute", "Tensor.grad_fn")
+    return GradFnVariable()
 
 
 @_getter("_version")
