@@ -10,8 +10,14 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dynamo_lite.exc import unsupported
+
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
+
+
+def _no_symbol(value: object, source: object) -> NoReturn:
+    unsupported("random-state", "a number that differs from call to call")
 
 
 class EmptyGraph:
@@ -21,7 +27,12 @@ class EmptyGraph:
     op_count = 0
     last_node = None
     inputs: tuple[Any, ...] = ()
-    outside = SimpleNamespace(int_if_dynamic=lambda value, source: None, float_if_dynamic=lambda value, source: None)
+    outside = SimpleNamespace(
+        int_if_dynamic=lambda value, source: None,
+        float_if_dynamic=lambda value, source: None,
+        symint=_no_symbol,
+        symfloat=_no_symbol,
+    )
     """Numbers are constants."""
 
     def __init__(self, tr: Trace) -> None:

@@ -83,6 +83,8 @@ class Decisions:
         if key not in self.made:
             for operand in operands:
                 self._refuse_unknown(operand)
+                if function is _itself and any(map(_is_random, _inputs_of(operand))):
+                    unsupported("random-state", "a random number where a constant is needed")
             answer = function(*[present(o) for o in operands])
             self.made[key] = Decision(function, operands, answer, self.tr.thread.here())
         return self.made[key].answer
@@ -128,6 +130,15 @@ class Decisions:
             _Check(self.tr, leaf).add(decision)
         self.made.clear()
         self.computed.clear()
+
+
+def is_random(source: Any) -> bool:
+    """Whether a path leads to a number that is drawn from a generator, and is not going to come again."""
+    return source is not None and getattr(source.arg, "is_random", False)
+
+
+def _is_random(number: Any) -> bool:
+    return isinstance(number, FloatValue) and number.origin[0] == "input" and is_random(number.origin[1])
 
 
 def _inputs_of(number: Any) -> set[Any]:

@@ -130,8 +130,10 @@ class OutsideValues:
 
     def float_if_dynamic(self, value: float, source: GuardNode) -> Any:
         """The model of a float from outside if it is one that varies, else None."""
-        if not dynamic_shapes.is_dynamic_float(self.tr, value, source):
-            return None
+        return self.symfloat(value, source) if dynamic_shapes.is_dynamic_float(self.tr, value, source) else None
+
+    def symfloat(self, value: float, source: GuardNode) -> Any:
+        """The model of a float whose value is not fixed."""
         self.tr.guard(source, ir.TYPE_IS, float)
         vt = MODELS.symbol(self.builder.symbols.float_of(value, source))
         vt.source, vt.real = source, value

@@ -23,7 +23,7 @@ from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
 from dynamo_lite.graph.core.functional import numpy_number
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.values import SymValue
-from dynamo_lite.graph.core.varying_floats import FloatValue, present
+from dynamo_lite.graph.core.varying_floats import FloatValue, is_random, present
 from dynamo_lite.graph.shapes.sizes import UNBOUNDED
 from dynamo_lite.guards import ir
 from dynamo_lite.polyfills.registry import find_polyfill
@@ -72,6 +72,8 @@ class SymNodeVariable(VariableTracker):
         """The number it is now; the guards will hold it to that."""
         if isinstance(self.proxy, FloatValue):
             return self.proxy.decide.value(self.proxy)
+        if is_random(self.source):
+            unsupported("random-state", "a random number where a constant is needed")
         sym = self.proxy.sym
         return evaluate(self.python_type(), sym)
 
