@@ -58,6 +58,36 @@ def sides(make: Callable[[], Step], backend: str) -> tuple[dict[str, Step], dict
     return made, breaks, [run(step, given) for _ in range(3)] == expected
 
 
+def overhead(n: int = 10) -> float:
+    """Seconds that a late statement costs beside the statement itself: of n calls of `print` behind one graph, beside the graph alone and
+    the calls alone; the median of rounds in turns."""
+
+    def whole(x: torch.Tensor) -> torch.Tensor:
+        for i in range(n):
+            print("statement", i)
+        return x + 1
+
+    def texts(x: torch.Tensor) -> torch.Tensor:
+        for i in range(n):
+            print("statement", i)
+        return x
+
+    x = torch.ones(3)
+    compiled = {"whole": dynamo_lite.compile(whole, backend="eager"), "texts": texts}
+    compiled["graph"] = dynamo_lite.compile(lambda x: x + 1, backend="eager")
+
+    def block(fn: Callable[[torch.Tensor], torch.Tensor]) -> float:
+        with contextlib.redirect_stdout(io.StringIO()):
+            start = time.perf_counter()
+            for _ in range(200):
+                fn(x)
+            return (time.perf_counter() - start) / 200
+
+    times = take_turns({name: partial(block, fn) for name, fn in compiled.items()}, 30)
+    whole_, texts_, graph = [statistics.median(times[name]) for name in ("whole", "texts", "graph")]
+    return (whole_ - texts_ - graph) / n
+
+
 def main() -> None:
     options = parse_options(__doc__.splitlines()[0])
     torch.set_num_threads(options.threads)
@@ -78,6 +108,7 @@ def main() -> None:
                 "torch.compile's text": "same" if is_same else "differs",
             }
             rows.append(row(f"{backend}, {make.__name__}", times["stitched"], times["torch.compile"], **more))
+    print(f"a late statement costs {overhead() * 1e6:.2f} µs beside the statement")
     finish("stitch", "µs", 1e6, rows, options)
 
 

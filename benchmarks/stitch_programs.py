@@ -204,7 +204,7 @@ def adversarial() -> Step:
         fake_loss = F.softplus(judge(fake.detach())).mean()
         (real_loss + fake_loss).backward()
         optimizers[1].step()
-        print(f"[{i}/20] Loss_D: {(real_loss + fake_loss).item():.4f}", end=" ")
+        print("[%d/%d] Loss_D: %.4f" % (i, STEPS, (real_loss + fake_loss).item()), end=" ")
         optimizers[0].zero_grad()
         loss = F.softplus(-judge(fake)).mean()
         loss.backward()

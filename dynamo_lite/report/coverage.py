@@ -390,6 +390,7 @@ def _report(coverage: Coverage) -> Iterator[str]:
         yield ""
         yield from _function_lines(function)
     yield from _break_lines(coverage.breaks)
+    yield from _late_lines(coverage.frames)
     yield from _recompile_lines(coverage.recompiles)
 
 
@@ -437,6 +438,16 @@ def _break_lines(breaks: list[BreakRecord]) -> Iterator[str]:
         yield f"  {count}x {reason}"
         if isinstance(place, UserFrame):
             yield f"      {short_path(place.filename)}:{place.lineno}  {place.line.strip()}"
+
+
+def _late_lines(frames: list[FrameRecord]) -> Iterator[str]:
+    """What is written behind graphs instead of breaking them, in the order of the program."""
+    counts = Counter(text for frame in frames for text in frame.delayed)
+    if counts:
+        yield ""
+        yield "behind the graphs, without a break"
+    for text, count in counts.items():
+        yield f"  {count}x {text}"
 
 
 def _recompile_lines(frames: list[FrameRecord]) -> Iterator[str]:
