@@ -204,7 +204,7 @@ def adversarial() -> Step:
         fake_loss = F.softplus(judge(fake.detach())).mean()
         (real_loss + fake_loss).backward()
         optimizers[1].step()
-        print("[%d/%d] Loss_D: %.4f" % (i, STEPS, (real_loss + fake_loss).item()), end=" ")
+        print("[%d/%d] Loss_D: %.4f" % (i, STEPS, (real_loss + fake_loss).item()), end=" ")  # noqa: UP031
         optimizers[0].zero_grad()
         loss = F.softplus(-judge(fake)).mean()
         loss.backward()

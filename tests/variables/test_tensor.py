@@ -238,7 +238,7 @@ def test_text_of_data_that_nobody_needs():
 @pytest.mark.parametrize("text", [lambda a: "%s" % a, lambda a: "{}".format(a.sum())])  # noqa: UP031, UP032
 def test_formats_of_data_break(text):
     run = check(lambda a: (a * 2, text(a), a + 1), x(), graphs=2)
-    assert [b.slug for b in run.breaks] == ["call-c-function"]
+    assert [b.slug for b in run.breaks] == ["format"]
 
 
 def test_text_of_data_is_that_of_the_moment():

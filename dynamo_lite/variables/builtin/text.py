@@ -35,6 +35,7 @@ from .iter import ConstantIterator
 from .list import ListVariable
 from .number import pure_methods
 from .tuple import TupleVariable
+from .unicode_format import by_fields, is_late, percent
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -120,7 +121,13 @@ ConstantVariable.nb_remainder = staticmethod(_text_remainder)
 def remainder(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
     is_tuple = issubclass(value.python_type(), tuple) and not isinstance(value, ConstantVariable)
     operand = TupleVariable(value.items) if is_tuple else value
-    return formatting(tx, atom_value(self).__mod__, [operand])
+    values = list(operand.items) if is_tuple else [operand]
+    template = atom_value(self)
+    if type(template) is str and operand.python_type() is not dict and any(map(is_late, values)):
+        text = percent(tx, template, values)
+        if text is not None:
+            return text
+    return formatting(tx, template.__mod__, [operand])
 
 
 # -- formatting with the real code
@@ -156,20 +163,6 @@ def _shown(tx: Frame, vt: VariableTracker, inside: bool) -> Any:
     return unsupported("call-c-function", f"a format of {vt.describe()}")
 
 
-def format_object(tx: Frame, v: VariableTracker, spec: VariableTracker) -> VariableTracker:
-    """`PyObject_Format`."""
-    if isinstance(v, ConstantVariable) and isinstance(spec, ConstantVariable):
-        return fold(tx, format, [v, spec], {})
-    if isinstance(v, LateText) and spec.value == "":
-        return v
-    if not issubclass(spec.python_type(), str):
-        return tx.raises(TypeError, f"format() argument 2 must be str, not {type_name(spec)}")
-    result = tx.call(tx.tr.lookup_special(tx, v, "__format__"), [spec])
-    if not issubclass(result.python_type(), str):
-        return tx.raises(TypeError, f"__format__ must return a str, not {type_name(result)}")
-    return result
-
-
 @method(object.__format__)
 def object_format(tx: Frame, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
     if atom_value(format_spec, "format"):
@@ -181,7 +174,12 @@ def object_format(tx: Frame, self: VariableTracker, format_spec: VariableTracker
 def str_format(
     tx: Frame, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
-    return formatting(tx, atom_value(self).format, args, kwargs)
+    template = atom_value(self)
+    if any(map(is_late, (*args, *kwargs.values()))):
+        text = by_fields(tx, template, args, kwargs)
+        if text is not None:
+            return text
+    return formatting(tx, template.format, args, kwargs)
 
 
 # -- methods that take containers

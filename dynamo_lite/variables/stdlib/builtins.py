@@ -30,7 +30,7 @@ from dynamo_lite.variables.builtin.iter import (
 from dynamo_lite.variables.builtin.list import ListVariable, iterate, sorted_items
 from dynamo_lite.variables.builtin.number import LONG_TEXT
 from dynamo_lite.variables.builtin.slice import RangeVariable
-from dynamo_lite.variables.builtin.text import format_object
+from dynamo_lite.variables.builtin.unicode_format import format_object
 from dynamo_lite.variables.objects import namespace, weakref  # noqa: F401  (they register what they model)
 from dynamo_lite.variables.objects.subclass import NATIVE_MODELS, NATIVES
 from dynamo_lite.variables.protocol.abstract import (
