@@ -254,7 +254,7 @@ def diffusion() -> Step:
         loss.backward()
         optimizer.step()
         meters.append(loss.item())
-        print(f"{i:>4} | loss {loss.item():.5f} | quarters", off.detach().view(4, -1).mean(1))
+        print(f"{i:>4} | loss {loss.item():.3f} | first", off.detach()[:2].round(decimals=2))
         return loss.detach()
 
     return step

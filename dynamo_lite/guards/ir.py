@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleTyp
 from typing import Any
 
 from dynamo_lite._eval_frame import GUARD_KINDS, ClassCheck, Reference, can_refer_weakly
+from dynamo_lite.guards.descriptions import short
 from dynamo_lite.guards.kinds import *
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags, name_of, qualname_of
 
@@ -525,4 +526,4 @@ def _describe_dict_item(parent: GuardNode, key: Any) -> str:
     if named and parent.kind == CONST and _is_namespace(parent.arg):
         module = parent.arg["__name__"]
         return key if module == "__main__" else f"{module}.{key}"
-    return ROWS[DICT_ITEM].path.format(v=parent.path, k=key)
+    return ROWS[DICT_ITEM].path.format(v=parent.path, k=short(key))

@@ -32,3 +32,20 @@ def test_guards_on_many_nested_objects():
     with dynamo_lite.config.patch(debug=True):
         results = [compiled(torch.ones(2)) for _ in range(3)]
     assert all(torch.equal(result, f(torch.ones(2))) for result in results) and len(log.snapshot()) == 1
+
+
+def test_keys_of_the_program_are_not_asked_for_their_text():
+    asked = []
+
+    class Key:
+        def __repr__(self):
+            asked.append(self)
+            return "secret"
+
+    table = {Key(): torch.ones(2), torch.nn.Parameter(torch.zeros(3)): torch.ones(3)}
+
+    def f(x):
+        return [x + value.sum() for value in table.values()]
+
+    explained = str(dynamo_lite.explain(f, torch.ones(1)))
+    assert not asked and "secret" not in explained and "Parameter containing" not in explained
