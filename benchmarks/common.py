@@ -76,7 +76,9 @@ def take_turns(
 
 
 def row(name: str, ours: list[float], theirs: list[float], **more: Any) -> dict[str, Any]:
-    """One model's result: medians of both, and their ratio (below 1: dynamo_lite is faster)."""
+    """One model's result: medians of both, and their ratio (below 1: dynamo_lite is faster); `theirs` is empty if torch.compile has failed."""
+    if not theirs:
+        return {"model": name, "dynamo_lite": statistics.median(ours), "torch.compile": None, "ratio": None, **more}
     a, b = statistics.median(ours), statistics.median(theirs)
     return {"model": name, "dynamo_lite": a, "torch.compile": b, "ratio": a / b if b else 1.0, **more}
 
@@ -100,9 +102,11 @@ def finish(name: str, unit: str, scale: float, rows: list[dict[str, Any]], optio
         "|---|" + "---:|" * (3 + len(more)),
     ]
     for r in rows:
-        cells = [f"{r['dynamo_lite'] * scale:.2f}", f"{r['torch.compile'] * scale:.2f}", f"{r['ratio']:.2f}"]
+        numbers = (r["dynamo_lite"] * scale, r["torch.compile"] and r["torch.compile"] * scale, r["ratio"])
+        cells = ["–" if number is None else f"{number:.2f}" for number in numbers]
         lines.append("| " + " | ".join([r["model"], *cells, *(_text(r[key]) for key in more)]) + " |")
-    lines.append(f"\nGeometric mean of the ratios: {statistics.geometric_mean(r['ratio'] for r in rows):.3f}.")
+    ratios = [r["ratio"] for r in rows if r["ratio"] is not None]
+    lines.append(f"\nGeometric mean of the ratios: {statistics.geometric_mean(ratios):.3f}.")
     table = "\n".join(lines)
     print(table)
     if options.quick or options.no_save:

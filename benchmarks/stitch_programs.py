@@ -254,7 +254,7 @@ def diffusion() -> Step:
         loss.backward()
         optimizer.step()
         meters.append(loss.item())
-        print(f"{i:>4} | loss {loss.item():.3f} | first", off.detach()[:2].round(decimals=2))
+        print("%4d | loss %.3f | first" % (i, loss.item()), off.detach()[:2].round(decimals=2))  # noqa: UP031
         return loss.detach()
 
     return step
