@@ -76,7 +76,7 @@ def take_turns(
 
 
 def row(name: str, ours: list[float], theirs: list[float], **more: Any) -> dict[str, Any]:
-    """One model's result: medians of both, and their ratio (below 1: dynamo_lite is faster); `theirs` is empty if torch.compile has failed."""
+    """One model's result: medians of both, and their ratio (below 1: dynamo_lite is faster). `theirs` is empty if torch.compile fails."""
     if not theirs:
         return {"model": name, "dynamo_lite": statistics.median(ours), "torch.compile": None, "ratio": None, **more}
     a, b = statistics.median(ours), statistics.median(theirs)

@@ -1,8 +1,8 @@
 """Steps that print and log between their operators: `config.stitch` off and on, beside torch.compile; microseconds per step.
 
-The three take turns in one process, and must write the text of eager execution under `eager` (Inductor rounds differently; torch.compile 2.13
-loses the format of a number across a break, or raises). The ratio is that of stitched steps to torch.compile's, the result the median over the
-rounds. Run it with `python -m benchmarks.stitch`.
+The three take turns in one process, and must write the text of eager execution under `eager` (Inductor rounds differently; torch.compile
+2.13 loses the format of a number across a break, or raises). The ratio is that of stitched steps to torch.compile's, the result the median
+over the rounds. Run it with `python -m benchmarks.stitch`.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ EXCEPTIONS = {
         2, "torch.compile makes tensors of numpy's scalars, and operators of their conversions", 10
     ),
     "packed_sequence": Allowed(
-        7,
+        5,
         "torch.compile gives up the frame at `pack_padded_sequence`; here the parts before, between and behind are captured",
     ),
     "attention_on_a_jagged_tensor": Allowed(

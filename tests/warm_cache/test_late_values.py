@@ -2,7 +2,15 @@
 
 import pytest
 
+from dynamo_lite import config
 from tests.warm_cache.cache_programs import Run
+
+
+@pytest.fixture(autouse=True)
+def stitched():
+    with config.patch(stitch="auto"):
+        yield
+
 
 TEXT = """
 import logging, torch
