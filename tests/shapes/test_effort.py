@@ -157,3 +157,18 @@ def test_padding_as_in_tensorflow():
             x = torch.randn(1, 2, n, n)
             assert not list(differences(same(x), run(x)))
     assert counter.frame_count == 2
+
+
+def test_many_quotients_within_each_other_are_a_constant():
+    """The algebra would compare expressions with themselves without end."""
+
+    def f(x, n):
+        for _ in range(300):
+            n = (n + 1) % 50
+        return x + n
+
+    compiled = dynamo_lite.compile(f, backend="eager", dynamic=True)
+    log.reset()
+    for n in (3, 4, 5):
+        assert compiled(torch.ones(2), n).tolist() == f(torch.ones(2), n).tolist()
+    assert [len(frame.graphs) for frame in log.snapshot()] == [1, 1, 1]

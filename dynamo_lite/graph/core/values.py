@@ -51,10 +51,11 @@ class SymValue:
     """A number that is symbolic: `sym` is a SymInt, SymFloat or SymBool.
 
     `origin` is `("input", source, real number)`, `("method", tensor value, name, …)`, `("item", parent node, index)` or
-    `("call", function, arguments)`, the arguments being values and constants.
+    `("call", function, arguments)`, the arguments being values and constants. `nested`, where it is set: how many quotients are within each
+    other in the number.
     """
 
-    __slots__ = ("node", "origin", "sym")
+    __slots__ = ("nested", "node", "origin", "sym")
 
     def __init__(self, sym: Any, node: Any = None, origin: Any = None) -> None:
         self.sym = sym

@@ -51,6 +51,9 @@ _TOTAL = frozenset(
     {operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs, numpy_number}
 )
 _QUOTIENTS = frozenset({operator.floordiv, operator.mod})
+MOST_NESTED = 24
+"""Quotients and remainders within each other, of which the algebra makes an expression that it takes ever longer to compare: beyond so many
+the number is a constant."""
 _BITWISE = frozenset({operator.and_, operator.or_, operator.xor})
 _PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
 
@@ -248,6 +251,9 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     ):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
+    nested = max([getattr(o, "nested", 0) for o in operands]) + (function in _QUOTIENTS)
+    if nested > MOST_NESTED:
+        return with_present_numbers(tx, function, trackers)
     try:
         result = evaluate(function, *[_host(o) for o in operands])
     except (ZeroDivisionError, OverflowError, ValueError) as error:
@@ -261,7 +267,10 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     hint = result.node.hint if type(result) is torch.SymInt and result.node.has_hint() else None
     if type(hint) is int and not -UNBOUNDED < hint < UNBOUNDED:
         return with_present_numbers(tx, function, trackers)  # the algebra has infinities there
-    return from_number(result, ("call", function, tuple(operands)))
+    made = from_number(result, ("call", function, tuple(operands)))
+    if nested and isinstance(made, SymNodeVariable):
+        made.proxy.nested = nested
+    return made
 
 
 def _bitwise(
