@@ -404,6 +404,16 @@ def test_operators_that_may_raise_behind_lasting_changes(choice, change, may_rai
     assert count.item() == (1 + may_raise) * (change == "write")
 
 
+def test_views_raise_for_no_data():
+    def f(x, count):
+        count.add_(1)
+        print("one", count.item())
+        return x.T @ x.mT.real
+
+    with dynamo_lite.config.patch(stitch="auto"):
+        check(f, [torch.ones(2, 2), torch.zeros(())])
+
+
 def test_off():
     with dynamo_lite.config.patch(stitch=False):
 

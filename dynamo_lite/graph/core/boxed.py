@@ -95,7 +95,10 @@ def cannot_raise(node: Node) -> bool:
     """Whether what a node calls raises nothing about the data of its arguments."""
     if node.op == "call_function" and not is_own(node.target):
         return False
-    if node.target is torch.autograd.grad:  # the gradients of what is known here
+    if node.target in (
+        torch.autograd.grad,
+        getattr,
+    ):  # the gradients of what is known here; a view, or a fact that is no data
         return True
     if isinstance(node.meta.subject, SymValue):
         return node.target == "item" or (node.target in _SIZES and not isinstance(node.meta.subject, FloatValue))
