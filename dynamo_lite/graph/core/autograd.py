@@ -135,9 +135,10 @@ class _Saved:
         self.tensor = tensor
 
 
-def at_the_end(builder: GraphBuilder, ask: Callable[[dict[Node, Any]], Any]) -> Any:
-    """The result of `ask` for the values of all nodes, as fakes, after a run of the graph so far."""
-    with Rerun(builder).at_the_end(builder.propagator.dispatcher(), SLUG, "the graph on its own") as values:
+def at_the_end(builder: GraphBuilder, ask: Callable[[dict[Node, Any]], Any], dispatcher: Any = None) -> Any:
+    """The result of `ask` for the values of all nodes, as fakes, after a run of the graph so far. `dispatcher`: instead of the trace's."""
+    dispatcher = builder.propagator.dispatcher() if dispatcher is None else dispatcher
+    with Rerun(builder).at_the_end(dispatcher, SLUG, "the graph on its own") as values:
         found = ask(values)
     return found
 
@@ -148,12 +149,15 @@ def function_name(builder: GraphBuilder, value: TensorValue) -> str | None:
     if node.op == "placeholder" or builder.scope is not None:
         return None
 
-    # composite operators as C++ has them: a dispatcher in Python decomposes some of them otherwise
-    with Rerun(builder).at_the_end(contextlib.nullcontext(), SLUG, "the graph on its own") as values:
+    def ask(values: dict[Node, Any]) -> str | None:
         result = values[node]
         is_rebased = result._is_view() and result._version  # by `as_strided`, where the tensor is no fake
         name = type(result.grad_fn).__name__
-    return name if _OF_TORCH.fullmatch(name) and name not in _OF_CAPTURE and not is_rebased else None
+        return name if _OF_TORCH.fullmatch(name) and name not in _OF_CAPTURE and not is_rebased else None
+
+    # composite operators as C++ has them: a dispatcher in Python decomposes some of them otherwise
+    found: str | None = at_the_end(builder, ask, contextlib.nullcontext())
+    return found
 
 
 _OF_TORCH = re.compile(r"[A-Z]\w*Backward\d+")

@@ -74,9 +74,9 @@ def may_raise(gm: GraphModule, root: CodeType) -> bool:
     """Whether a graph may raise for what the data are, or whether the program may catch what it raises: `root` is the frame's code."""
     catching: dict[tuple[int, int], bool] = {}
     for node in gm.graph.nodes:
-        if not node.op.startswith("call_") or node.target in _STATE:
-            continue
-        if not cannot_raise(node) or _may_be_caught(getattr(node.meta, "place", None), root, catching):
+        if _is_operator(node) and (
+            not cannot_raise(node) or _may_be_caught(getattr(node.meta, "place", None), root, catching)
+        ):
             return True
     return False
 
@@ -85,20 +85,21 @@ def raises_behind(last: Node) -> Node | None:
     """An operator that was added behind a node and may raise for what the data are."""
     node = last.next
     while node.op != "root":
-        if node.op.startswith("call_") and node.target not in _STATE and not cannot_raise(node):
+        if _is_operator(node) and not cannot_raise(node):
             return node
         node = node.next
     return None
+
+
+def _is_operator(node: Node) -> bool:
+    return node.op.startswith("call_") and node.target not in _STATE
 
 
 def cannot_raise(node: Node) -> bool:
     """Whether what a node calls raises nothing about the data of its arguments."""
     if node.op == "call_function" and not is_own(node.target):
         return False
-    if node.target in (
-        torch.autograd.grad,
-        getattr,
-    ):  # the gradients of what is known here; a view, or a fact that is no data
+    if node.target in _SURE:
         return True
     if isinstance(node.meta.subject, SymValue):
         return node.target == "item" or (node.target in _SIZES and not isinstance(node.meta.subject, FloatValue))
@@ -157,6 +158,9 @@ def _is_floating(node: Node) -> bool:
 
 _STATE = frozenset({*SETTINGS, leave_autocast, torch.autocast_increment_nesting})
 """What switches the ambient state."""
+
+_SURE = (torch.autograd.grad, getattr)
+"""The gradients of what is known here; a view, or a fact that is no data."""
 
 _SIZES = frozenset({"size", "stride", "dim", "numel", "__len__", getattr, operator.getitem, len}) | {
     *(operator.add, operator.sub, operator.mul, operator.neg)

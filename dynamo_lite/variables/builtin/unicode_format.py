@@ -39,16 +39,15 @@ def percent(tx: Frame, template: str, values: list[VariableTracker]) -> Variable
             pieces.append("%")
             continue
         value = next(rest, None)
-        piece = None if value is None else _converted(tx, value, *found.groups()[1:])
+        piece = None if value is None else _converted(tx, value, found)
         if piece is None:
             return None
         pieces.append(piece)
     return joined(tx, [*pieces, template[at:]]) if next(rest, None) is None else None
 
 
-def _converted(
-    tx: Frame, value: VariableTracker, flags: str, width: str, precision: str | None, kind: str
-) -> VariableTracker | None:
+def _converted(tx: Frame, value: VariableTracker, conversion: re.Match[str]) -> VariableTracker | None:
+    flags, width, precision, kind = conversion.groups()[1:]
     if kind in "sr":
         if not (flags or width or precision):
             return object_str(tx, value) if kind == "s" else object_repr(tx, value)
@@ -57,9 +56,8 @@ def _converted(
             return None
         value = tx.call(tx.tr.build_constant_object(float if kind in _FLOATS else int), [value])
     if isinstance(value, ConstantVariable):
-        conversion = f"%{flags}{width}{'' if precision is None else '.' + precision}{kind}"
         try:
-            return ConstantVariable(conversion % (value.value,))
+            return ConstantVariable(conversion[0] % (value.value,))
         except (TypeError, ValueError, OverflowError):
             return None
     spec = _spec(flags, width, precision, kind)

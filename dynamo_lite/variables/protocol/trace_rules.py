@@ -63,9 +63,10 @@ FOLLOWED_TORCH = frozenset(
     }
 )
 
+_LEVELS = ("debug", "info", "warning", "error", "critical")
+
 # Functions that are followed although the rest of their module is not: they only look at their arguments, call a function that they are
 # given, or make an instance of a class that torch.fx can trace. Each is (module, qualified name of the code).
-_LEVELS = ("debug", "info", "warning", "error", "critical")
 _FOLLOWED_FUNCTIONS = frozenset(
     {
         ("torch.fx._symbolic_trace", "ProxyableClassMeta.__call__"),

@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.messages import short_path
 from dynamo_lite.variables.protocol.base import Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean, is_none
 from dynamo_lite.variables.protocol.deferred_str import DataText, LateText, settled
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
 from dynamo_lite.variables.protocol.native import emit_call
 
-from .printing import LateOutput, is_of_c, text_now, why_now, write_behind
+from .printing import LateOutput, is_of_c, place_of_call, text_now, why_now, write_behind
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -139,14 +138,14 @@ def _logged(
     if caller is None or extra is None or not values:
         return tx.needs_real_callers("call-print", call + (reason or " of values whose text is not known"))
     tx.tr.guards.predicate(_is_plain, [logger.source], f"handlers of {logger.source.path} run no code of the program")
-    place = f"{short_path(caller.filename)}:{caller.lineno}: {call[:-2]}"
-    source = tx.tr.constant_source(logging)
-    record = LoggedRecord(place, logger, level, caller, tuple(extra), values[0], [*extra.values(), *values[1:]], source)
+    place, source = place_of_call(caller, call[:-2]), tx.tr.constant_source(logging)
+    named = Caller(caller.code.co_filename, caller.lineno, caller.code.co_name)
+    record = LoggedRecord(place, logger, level, named, tuple(extra), values[0], [*extra.values(), *values[1:]], source)
     write_behind(tx, record, tx.with_real_callers("call-print", call))
     return NONE
 
 
-def _why_now(tx: Frame, logger: logging.Logger, caller: Caller | None, extra: Any) -> str:
+def _why_now(tx: Frame, logger: logging.Logger, caller: Frame | None, extra: Any) -> str:
     """Why a record can't be handled later than eager execution does it, for the message of a break; empty if it can."""
     handlers = [handler for handler in _handlers_of(logger) if not _is_plain_handler(handler)]
     if handlers:
@@ -160,15 +159,16 @@ def _why_now(tx: Frame, logger: logging.Logger, caller: Caller | None, extra: An
     return why_now(tx)
 
 
-def _caller(tx: Frame, stacklevel: VariableTracker) -> Caller | None:
+def _caller(tx: Frame, stacklevel: VariableTracker) -> Frame | None:
     """The frame that a record names, as `Logger.findCaller` finds it; None if it is not among those of the trace."""
     if not isinstance(stacklevel, ConstantVariable) or type(stacklevel.value) is not int or stacklevel.value < 1:
         return None
-    level, frame = stacklevel.value, tx
+    level: int = stacklevel.value
+    frame: Frame | None = tx
     while frame is not None:
         level -= os.path.normcase(frame.code.co_filename) != logging._srcfile  # type: ignore[attr-defined]
         if level == 0:
-            return Caller(frame.code.co_filename, frame.lineno, frame.code.co_name)
+            return frame
         frame = frame.parent
     return None
 

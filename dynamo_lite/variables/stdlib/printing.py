@@ -121,9 +121,8 @@ def write_behind(tx: Frame, output: LateOutput, reason: Unsupported) -> None:
     """Have generated code write this when the graph has run; `reason`: the break that the call is where the text might be lost."""
     tx.tr.effects.mutating(output)
     if config.stitch == "auto" and not tx.tr.breaks_raise:
-        if reason.break_step is None:
-            reason.break_step = tx.tr.thread.failing_step()
-        reason.user_stack = tx.tr.thread.user_stack()
+        thread, step = tx.tr.thread, reason.break_step
+        reason.at(thread.failing_step() if step is None else step, thread.user_stack())
         tx.tr.effects.provisos.append(Sure(tx, reason))
 
 

@@ -23,7 +23,7 @@ from dynamo_lite.variables.objects.subclass import NATIVE_MODELS, NATIVES, insta
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import builtin, method
-from dynamo_lite.variables.protocol.native import NativeVariable
+from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
 if TYPE_CHECKING:
@@ -127,17 +127,11 @@ class GeneratorStateVariable(NativeVariable):
         return ()
 
     def _emit_state(self, cg: Codegen) -> None:
-        if self.draws and not self.is_known:
-            cg.load_callable(_advance)
-            cg.load(self)
-            cg.load_const(self.draws)
-            cg.asm.call(2)
-            cg.asm.pop_top()
         if self.is_known:
-            cg.load_callable(_random.Random.setstate)
-            cg.load(self)
-            cg.load_const(state_of(self.generator))
-            cg.asm.call(2)
+            emit_call(cg, _random.Random.setstate, self, ConstantVariable(state_of(self.generator)))
+            cg.asm.pop_top()
+        elif self.draws:
+            emit_call(cg, _advance, self, ConstantVariable(self.draws))
             cg.asm.pop_top()
 
     emit_fill = emit_update = _emit_state
