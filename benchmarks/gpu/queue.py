@@ -5,7 +5,7 @@ Input: the names of chunks and the device. Output: `Job`s: a key, the case and i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -58,24 +58,25 @@ def _dtype(suite: str) -> str:
     return "bfloat16" if suite == "large" else "float32"
 
 
-def _kernels(device: str) -> Iterator[Job]:
-    """Kernels of what is timed."""
+def _preparations(device: str, sides: Mapping[bool, Sequence[str]], title: str) -> Iterator[Job]:
+    """One compilation of each model that is timed, in inference and in training, by each of these sides; `{}` in the title is the side."""
     for is_training, chosen in ((True, FOR_TRAINING), (False, FOR_INFERENCE)):
-        for side in PREPARED[is_training]:
+        for side in sides[is_training]:
             for suite, name in names():
                 if name in chosen:
-                    key = f"prepare {side} {name}{' training' * is_training}"
+                    key = f"{title.format(side)} {name}{' training' * is_training}"
                     yield Job(key, "prepare", (suite, name, device, side, _dtype(suite), is_training))
+
+
+def _kernels(device: str) -> Iterator[Job]:
+    """Kernels of what is timed."""
+    yield from _preparations(device, PREPARED, "prepare {}")
 
 
 def _configurations(device: str) -> Iterator[Job]:
     """Each model once more, alone on the device: Inductor chooses configurations of kernels, which the timed sides find on the disk."""
     yield Job("configurations forgotten", "forget_configurations", (device,))
-    for is_training, chosen in ((True, FOR_TRAINING), (False, FOR_INFERENCE)):
-        for suite, name in names():
-            if name in chosen:
-                arguments = (suite, name, device, "dynamo_lite inductor", _dtype(suite), is_training)
-                yield Job(f"configurations {name}{' training' * is_training}", "prepare", arguments)
+    yield from _preparations(device, {kind: sides[:1] for kind, sides in PREPARED.items()}, "configurations")
 
 
 def speed(chunk: str, chosen: Sequence[str], sides: Sequence[str], device: str) -> Iterator[Job]:
