@@ -53,7 +53,6 @@ class AcceptedKeys:
     enable_trace_unittest: bool = True
     guard_nn_modules: bool = True
     inline_inbuilt_nn_modules: bool = True
-    optimize_ddp: bool | str = True
     prefer_deferred_runtime_asserts_over_guards: bool = False
     report_guard_failures: bool = True
     rewrite_assert_with_torch_assert: bool = True
@@ -92,6 +91,9 @@ class Config(AcceptedKeys):
     # Off, on, or None, automatic: under fullgraph, and elsewhere as long as nothing in Python needs the number or the size
     capture_scalar_outputs: bool | None = None  # .item() becomes a graph value instead of a break
     capture_dynamic_output_shape_ops: bool | None = None  # nonzero() and the like become graph nodes instead of breaks
+
+    # Graphs in DistributedDataParallel are cut where a bucket of gradients is full. "ddp_optimizer" is True; all else is False
+    optimize_ddp: bool | str = True
 
     # Capture
     capture_checks: bool = (
@@ -202,6 +204,14 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "automatic_dynamic_shapes_mark_as": ("dynamic", "unbacked"),
     "capture_branches": ("where", "cond", True, False, None),
     "compile_regions": ("auto", True, False),
+    "optimize_ddp": (
+        True,
+        False,
+        "ddp_optimizer",
+        "python_reducer",
+        "python_reducer_without_compiled_forward",
+        "no_optimization",
+    ),
     "stitch": ("auto", True, False),
 }
 """Keys that have one of a few values."""

@@ -162,7 +162,7 @@ class GraphRecord:
     race: list[tuple[str, float | None, str]] | None = None  # of `autotune`: candidate, microseconds, what happened
     branches: list[str] = field(default_factory=list)
     """What became of each branch on data of which the graph has both sides, and why: `f.py:3: torch.cond (gradients)`."""
-    notes: dict[str, list[str]] = field(default_factory=dict)  # of backends: operators left to torch, and why
+    notes: dict[str, list[str]] = field(default_factory=dict)  # of backends, by what they are about
 
 
 @dataclass(slots=True)

@@ -13,13 +13,13 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_260,
-    "backends": 3_720,
-    "backends/regions": 770,
+    ".": 4_265,
+    "backends": 3_725,
+    "backends/regions": 945,
     "dynamism": 1_000,
     "frontend": 4_050,
     "graph": 2_460,
-    "graph/core": 5_790,
+    "graph/core": 5_795,
     "graph/inputs": 750,
     "graph/logs": 600,
     "graph/passes": 2_435,

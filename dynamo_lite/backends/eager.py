@@ -15,3 +15,4 @@ def eager(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
 
 
 eager.dynamo_lite_floats = "numbers"
+eager.dynamo_lite_by_operator = True

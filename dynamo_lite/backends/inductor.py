@@ -163,7 +163,7 @@ class InductorArtifacts:
         """The callable again; `library` puts a shared library into a file. Raises `Mismatch`, and OSError."""
         if "parts" not in data:
             return artifact.read(data, library)
-        parts = [artifact.read(part, library) for part in data["parts"]]
+        parts = [InductorArtifacts.read(part, library) for part in data["parts"]]
         return Segmented(parts, data["steps"], data["results"]).runner()
 
 

@@ -69,7 +69,7 @@ def _compile_graph(gm: GraphModule, example_inputs: list[Any], compiler: PartCom
     def inference(graph: object, fakes: list[Any]) -> Callable[..., Any]:
         found = Split(graph, compiler, frozen_placeholders(graph, gm, len(example_inputs)))
         if record is not None:
-            record.notes[compiler.name] = found.told  # grows where a first call goes wrong
+            record.notes[f"left to torch by {compiler.name}"] = found.told  # grows where a first call goes wrong
         return boxed(found.module.forward)
 
     backend = aot_autograd(refuse_gradients, inference_compiler=inference, decompositions=compiler.decompositions())

@@ -33,12 +33,15 @@ from .onnxruntime import onnxruntime
 from .openvino import freezing as openvino_freezing
 from .openvino import openvino
 from .options import taken
+from .regions import BY_OPERATOR, compile_chain, find_buckets
 from .requirements import Requirements
 from .tensorrt import tensorrt
 from .torchscript import torchscript
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
+
+    from .regions.segments import Chain
 
 CompiledFn = Callable[..., Any]
 CompilerFn = Callable[..., CompiledFn]
@@ -182,12 +185,15 @@ def call_backend(
     if OF_FAKES in gm.meta and _needs_data(compiler_fn):
         gm.meta[GRAPH_RECORD].notes[backend_name(compiler_fn)] = [gm.meta[OF_FAKES]]
         return gm.forward
-    exchange = None if kept is None else _exchange(compiler_fn, kept)
+    chain = None if getattr(compiler_fn, BY_OPERATOR, False) else find_buckets(gm, example_inputs)
+    exchange = None if kept is None else _exchange(compiler_fn, kept, chain)
     known = None if exchange is None else exchange.load()
     if known is not None:
         return known
     try:
-        compiled = compiler_fn(gm, example_inputs)
+        compiled = (
+            compiler_fn(gm, example_inputs) if chain is None else compile_chain(gm, chain, example_inputs, compiler_fn)
+        )
         if not callable(compiled):
             raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
     except Exception as error:
@@ -224,9 +230,9 @@ def _needs_data(compiler_fn: CompilerFn) -> bool:
     return is_ours and compiler_fn in _backends.values() and compiler_fn is not eager
 
 
-def _exchange(compiler_fn: CompilerFn, kept: Any) -> Any:
-    """The object that loads and saves the compiled graphs of a backend with its options; None if the backend can't write its graphs as
-    data."""
+def _exchange(compiler_fn: CompilerFn, kept: Any, chain: Chain | None) -> Any:
+    """The object that loads and saves the compiled graphs of a backend with its options, those with these segments; None if the backend
+    can't write its graphs as data."""
     options: dict[str, Any] = {}
     while isinstance(compiler_fn, functools.partial):
         if compiler_fn.args:
@@ -234,7 +240,7 @@ def _exchange(compiler_fn: CompilerFn, kept: Any) -> Any:
         options = {**compiler_fn.keywords, **options}
         compiler_fn = compiler_fn.func
     artifacts = getattr(compiler_fn, "artifacts", None)
-    return None if artifacts is None else kept.exchange(artifacts, options)
+    return None if artifacts is None else kept.exchange(artifacts, options, chain and chain.lengths)
 
 
 def reset_backends() -> None:

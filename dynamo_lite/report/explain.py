@@ -63,7 +63,7 @@ def describe_frame(frame: FrameRecord) -> list[str]:
         lines.append(f"graph {graph.id}: {graph.op_count} operators, backend {graph.backend}")
         lines += [f"    branch on data, {text}" for text in graph.branches]
         lines += [f"    {name}: {text}" for name, _, text in graph.race or ()]
-        lines += [f"    {name}, left to torch: {note}" for name, notes in graph.notes.items() for note in notes]
+        lines += [f"    {name}: {note}" for name, notes in graph.notes.items() for note in notes]
         lines.append(graph.code_text().strip())
     lines += [f"behind the graph: {text}" for text in frame.delayed]
     for record in frame.breaks:

@@ -18,6 +18,7 @@ import torch
 
 from dynamo_lite.backends.aot import FLOATS
 from dynamo_lite.backends.options import refuse_unknown
+from dynamo_lite.backends.regions import BY_OPERATOR, in_buckets
 from dynamo_lite.backends.registry import candidates, lookup_backend, requirements_of
 from dynamo_lite.config import config
 from dynamo_lite.exc import first_line
@@ -80,7 +81,7 @@ class Tuning:
         known = self.store.get(self.key)
         if known is not None and known.backend in ("eager", *self.names):
             try:
-                return self._running(known, lookup_backend(known.backend)(self.gm, self.examples))
+                return self._running(known, in_buckets(lookup_backend(known.backend))(self.gm, self.examples))
             except Exception as error:
                 warn_user(
                     f"backend {known.backend!r}, chosen earlier, fails now and is left: {first_line(error)}",
@@ -92,7 +93,7 @@ class Tuning:
         except CannotCopy as reason:
             name = UNRACED if UNRACED in self.names else "eager"
             self._note(Choice(name, 1.0, [(name, None, f"no race: {reason}")]))
-            return lookup_backend(name)(self.gm, self.examples)
+            return in_buckets(lookup_backend(name))(self.gm, self.examples)
 
     def _race(self) -> Callable[..., Any]:
         compilers = {name: self._compiler(name) for name in self.names if name != "eager"}
@@ -102,13 +103,13 @@ class Tuning:
         self._decide(choice)
         compiled = race.compiled
         if choice.backend != "eager" and binds(lookup_backend(choice.backend)):
-            compiled = lookup_backend(choice.backend)(self.gm, self.examples)
+            compiled = in_buckets(lookup_backend(choice.backend))(self.gm, self.examples)
         return self._running(choice, compiled)
 
     def _compiler(self, name: str) -> CompilerFn:
         """The backend of that name. One that may bring the process down runs in a process of its own first; it raises `Dropped` here if it
         failed there, or was beyond doubt slower than eager execution."""
-        compiler = lookup_backend(name)
+        compiler = in_buckets(lookup_backend(name))
         needs = requirements_of(name)
         if not needs or not needs.isolate:
             return compiler
@@ -250,3 +251,4 @@ def reset() -> None:
 autotune.reset = reset  # type: ignore[attr-defined]
 autotune.validate = validate  # type: ignore[attr-defined]
 setattr(autotune, FLOATS, "items")
+setattr(autotune, BY_OPERATOR, True)  # each of its candidates cuts the graph by itself

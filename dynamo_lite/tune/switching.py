@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from torch._guards import TracingContext, tracing
 
 from dynamo_lite import _eval_frame
+from dynamo_lite.backends.regions import in_buckets
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.data_stack import with_room
 from dynamo_lite.exc import brief
@@ -101,7 +102,7 @@ class Background:
                 return
             assumed = self._assumed()
             with _uncaptured(), tracing(self.context):
-                compiled = lookup_backend(name)(self.gm, list(inputs))
+                compiled = in_buckets(lookup_backend(name))(self.gm, list(inputs))
             if self._assumed() == assumed:
                 self.run = self.installed(name, compiled)
             else:

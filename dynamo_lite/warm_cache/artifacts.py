@@ -29,10 +29,13 @@ class Artifacts:
         self.version = version
         self.pending: tuple[dict[str, Any], bytes] | None = None
 
-    def exchange(self, artifacts: Any, options: Mapping[str, Any]) -> Exchange | None:
-        """For a backend with these options; None where it can't say what decides its work."""
+    def exchange(
+        self, artifacts: Any, options: Mapping[str, Any], segments: list[int] | None = None
+    ) -> Exchange | None:
+        """For a backend with these options, which gets the graph as a whole or in `segments` of so many nodes; None where it can't say what
+        decides its work."""
         settings = artifacts.settings(**options)
-        return None if settings is None else Exchange(self, artifacts, keys.name([artifacts.name, settings]))
+        return None if settings is None else Exchange(self, artifacts, keys.name([artifacts.name, settings, segments]))
 
     def kept_as(self, version: Path | None) -> None:
         """The version has got a file now, or None: write what has been compiled."""

@@ -116,3 +116,15 @@ def test_a_decorated_function_without_free_variables_has_no_closure():
         return g
 
     assert wrapped(decorated)(lambda g: [g])[0].__closure__ is None
+
+
+@pytest.mark.usefixtures("pure_python")
+def test_qualified_names_of_methods_of_c():
+    class Kind(list):
+        pass
+
+    def f(x):
+        return x.append.__qualname__, [].append.__qualname__, dict.fromkeys.__qualname__, (1).__add__.__qualname__
+
+    assert wrapped(f)(Kind()) == f(Kind())
+    assert f(Kind())[0].endswith("Kind.append")

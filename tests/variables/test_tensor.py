@@ -498,3 +498,34 @@ def test_tensors_that_are_no_index(tensor):
     compiled = dynamo_lite.compile(f, backend="eager")
     with config.patch(capture_scalar_outputs=True):
         assert compiled(torch.ones(1), tensor)[1] == f(torch.ones(1), tensor)[1]
+
+
+def test_methods_of_results_are_methods_of_c():
+    def f(x):
+        texts = []
+        add = (x + 1).add
+        for use in (lambda: 0 / add, lambda: add.of_no_name, lambda: len(add)):
+            try:
+                use()
+            except (TypeError, AttributeError) as error:
+                texts.append(str(error))
+        return add(2), texts, type(add), add.__qualname__, add.__name__
+
+    check(f, x(), ops=2)
+    method = dynamo_lite.compile(lambda x: (x + 1).add, backend="eager")(x())
+    assert type(method) is type([].append) and torch.equal(method(1), x() + 2)
+
+
+@pytest.mark.parametrize("branches", [None, True])
+def test_a_bool_of_data_as_a_float(branches):
+    def f(x):
+        is_large = (x.sum() > 1).item()
+        y = x * float(is_large)
+        if float(is_large):
+            return y + 1
+        return y - int(is_large)
+
+    with config.patch(capture_scalar_outputs=True, capture_branches=branches):
+        compiled = dynamo_lite.compile(f, backend="eager")
+        for n in (3.0, 0.0):
+            assert torch.equal(compiled(torch.tensor(n)), f(torch.tensor(n)))

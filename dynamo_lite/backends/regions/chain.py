@@ -38,7 +38,9 @@ def compile_regions(
     """Compile the graph in segments where that is `wanted` ("auto": where it saves much; None: as `config.compile_regions` says); else as a
     whole."""
     chain = None if gm.meta.get(AS_CAPTURED) else find_chain(gm, config.compile_regions if wanted is None else wanted)
-    return compile_graph(gm, example_inputs) if chain is None else _compiled(gm, chain, example_inputs, compile_graph)
+    return (
+        compile_graph(gm, example_inputs) if chain is None else compile_chain(gm, chain, example_inputs, compile_graph)
+    )
 
 
 def find_chain(
@@ -83,7 +85,10 @@ def _tell(gm: GraphModule, regions: Sequence[RepeatedRegion]) -> None:
         gm.meta[GRAPH_RECORD].notes["regions"] = told
 
 
-def _compiled(gm: GraphModule, chain: Chain, example_inputs: list[Any], compile_graph: Compile) -> Callable[..., Any]:
+def compile_chain(
+    gm: GraphModule, chain: Chain, example_inputs: list[Any], compile_graph: Compile
+) -> Callable[..., Any]:
+    """The callable on the flat inputs of a graph, each segment of which is compiled by itself."""
     import torch
     from torch._guards import TracingContext, tracing
 

@@ -7,6 +7,7 @@ crosses a border; at each border torch's state is what it was before the graph; 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -43,13 +44,53 @@ class Chain:
     steps: list[SegmentCall]
     results: list[int | list[Any]]
 
+    @property
+    def lengths(self) -> list[int]:
+        """How many nodes each body has: with the graph, they tell the borders."""
+        return [len(body.graph.nodes) for body in self.bodies]
+
 
 def cut(gm: GraphModule, nodes: Sequence[Node], regions: Sequence[RepeatedRegion]) -> Chain | None:
-    """The chain of a graph; None where it can't be cut there."""
+    """The chain of a graph with a segment for each copy of a region; None where it can't be cut there."""
     stretches = _stretches(nodes, regions)
-    if not _keeps_state(stretches) or not _keeps_writes(gm, stretches):
+    free = free_places(gm, nodes)
+    ends = itertools.accumulate(len(stretch.nodes) for stretch in stretches)
+    if not all(free[end] for end in ends if end < len(nodes)):
         return None
     return _Cutter(gm, stretches, regions).chain()
+
+
+def cut_at(gm: GraphModule, nodes: Sequence[Node], borders: Sequence[int]) -> Chain | None:
+    """The chain of a graph with borders before the nodes at these places, which ascend and are free."""
+    bounds = itertools.pairwise([0, *borders, len(nodes)])
+    return _Cutter(gm, [Stretch(tuple(nodes[i:k]), None) for i, k in bounds], ()).chain()
+
+
+def free_places(gm: GraphModule, nodes: Sequence[Node]) -> list[bool]:
+    """For each node, whether there may be a border before it: torch's state is that before the graph, all values that cross are tensors and
+    symbolic sizes, and no memory that the graph writes to is seen on both sides."""
+    places = {node: i for i, node in enumerate(nodes)}
+    free = _in_first_state(nodes)
+    for first, node in enumerate(nodes):
+        if not _may_cross(node):
+            _forbid(free, first, last_use(node, places))
+    names = {node.name: i for node, i in places.items()}
+    for written in gm.meta.get(WRITTEN, ()):
+        touched = [names[name] for name in written if name in names]
+        if touched:
+            _forbid(free, min(touched), max(touched))
+    return free
+
+
+def last_use(node: Node, places: Mapping[Node, int]) -> int:
+    """The place of the last user of a node; that behind all nodes if it is a result of the graph."""
+    return max((places.get(user, len(places)) for user in node.users), default=places[node])
+
+
+def _forbid(free: list[bool], first: int, last: int) -> None:
+    """No border between these places."""
+    for place in range(first + 1, min(last + 1, len(free))):
+        free[place] = False
 
 
 def _stretches(nodes: Sequence[Node], regions: Sequence[RepeatedRegion]) -> list[Stretch]:
@@ -71,25 +112,18 @@ def _stretches(nodes: Sequence[Node], regions: Sequence[RepeatedRegion]) -> list
     return [*found, Stretch(tuple(between), None)] if between else found
 
 
-def _keeps_state(stretches: Sequence[Stretch]) -> bool:
-    """Whether each stretch leaves torch's state as it was; autocast and the like are not followed."""
-    before = torch.is_grad_enabled()
-    for stretch in stretches:
-        now = before
-        for node in stretch.nodes:
-            if node.target is torch._C._set_grad_enabled:
-                now = node.args[0]
-            elif node.meta.get("example_value") is None and not node.users:
-                return False
-        if now != before:
-            return False
-    return True
-
-
-def _keeps_writes(gm: GraphModule, stretches: Sequence[Stretch]) -> bool:
-    """Whether all nodes whose memory the graph writes to lie in one stretch with their kin."""
-    place = {node.name: number for number, stretch in enumerate(stretches) for node in stretch.nodes}
-    return all(len({place.get(name) for name in names} - {None}) == 1 for names in gm.meta.get(WRITTEN, ()))
+def _in_first_state(nodes: Sequence[Node]) -> list[bool]:
+    """For each node, whether torch's state before it is that before the graph. Only `set_grad_enabled` is followed: behind what changes
+    something else (autocast, say) the state is taken for another one."""
+    before = now = torch.is_grad_enabled()
+    found, known = [], True
+    for node in nodes:
+        found.append(known and now == before)
+        if node.target is torch._C._set_grad_enabled:
+            now = node.args[0]
+        elif node.meta.get("example_value") is None and not node.users:
+            known = False
+    return found
 
 
 class _Cutter:

@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx import Node
 
+from dynamo_lite.backends.regions import bucket_limits
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import tensor_class
 from dynamo_lite.guards.tensor_guards import global_state_check, no_modes
@@ -229,6 +230,8 @@ class AmbientState(GraphEffect):
         is_bare = not around and modes.fake_mode() is None
         guards.global_state(no_modes if is_bare else _same_modes(around), "the same modes are active")
         guards.global_state(tensor_class.check(), "the methods of torch.Tensor are the same")
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            self._guard(bucket_limits, (), bucket_limits())
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""

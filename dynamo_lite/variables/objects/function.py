@@ -33,6 +33,7 @@ from dynamo_lite.variables.protocol.descr import (
     METHOD_DESCRIPTORS,
     DescriptorVariable,
     PlainObject,
+    foreign_attribute,
     generic_getattr,
     getset,
     refuse_finalizer,
@@ -42,7 +43,7 @@ from dynamo_lite.variables.protocol.descr import (
 from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, HANDLERS, PURE
 from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.markers import refuse_marked
-from dynamo_lite.variables.protocol.native import emit_call, object_repr, optional_attr
+from dynamo_lite.variables.protocol.native import emit_call, object_repr, optional_attr, readonly
 from dynamo_lite.variables.protocol.slots import SLOTDEFS, call_slot
 from dynamo_lite.variables.protocol.wrap import builds
 
@@ -346,7 +347,8 @@ class MethodVariable(VariableTracker):
 
     def _is_bound_by_c(self) -> bool:
         """Whether it is what a descriptor of a C type makes. (A builtin function can be bound like one in Python.)"""
-        return isinstance(self.function, BuiltinVariable) and hasattr(type(self.function.value), "__get__")
+        made_of = type(getattr(self.function, "value", None))
+        return made_of in _METHODS_OF_C or (isinstance(self.function, BuiltinVariable) and hasattr(made_of, "__get__"))
 
     def is_python_constant(self) -> bool:
         return is_constant(self.function, self.self)
@@ -424,6 +426,21 @@ class MethodVariable(VariableTracker):
             cg.load(self.function)
             cg.load(self.self)
             cg.asm.call(2)
+
+
+_QUALNAME = vars(types.BuiltinMethodType)["__qualname__"]
+
+
+@getset(_QUALNAME, readonly(_QUALNAME))
+def qualified_name(tx: Frame, self: VariableTracker, /) -> VariableTracker:
+    """`meth_get__qualname__`: the name of the class of which the method is got, not of the one that has it."""
+    if not isinstance(self, MethodVariable):
+        return foreign_attribute(tx, self, _QUALNAME)
+    cls = self.self if issubclass(self.self.python_type(), type) else tx.tr.type_of(tx, self.self)
+    return joined(tx, [get_attr(tx, cls, "__qualname__"), ".", get_attr(tx, self.function, "__name__")])
+
+
+_METHODS_OF_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 
 
 def _bind_anything(function: Any, self: Any) -> Any:

@@ -127,7 +127,11 @@ class SymNodeVariable(VariableTracker):
         return self if self.python_type() is int else apply_number_function(tx, torch.sym_int, self)
 
     def nb_float(self, tx: Frame) -> VariableTracker:
-        return self if self.python_type() is float else apply_number_function(tx, torch.sym_float, self)
+        if self.python_type() is float:
+            return self
+        # Of a bool torch's algebra can't bound the float.
+        number = apply_number_function(tx, torch.sym_int, self) if self.python_type() is bool else self
+        return apply_number_function(tx, torch.sym_float, number)
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(hash(self.as_python_constant()))
