@@ -4,6 +4,9 @@ Input: the classes of compiled modules. Output: that class of torch at the end o
 has imported it; nothing here imports it. Invariant: it comes after `object`, so that no attribute and no `super()` finds anything in it
 that the module's own classes have; its properties and its length, which only it has, are hidden.
 
+`torch.distributed.checkpoint.state_dict` expects `_orig_mod` in the names of the parameters of that class, which ours do not have: it gets
+them from a function around its own.
+
 `isinstance` looks at `type(obj).__mro__`, then at `obj.__class__`. The latter is the original's class, which programs look up and
 instantiate.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -22,6 +25,7 @@ from weakref import WeakSet
 from ._eval_frame import call_by_slot
 
 _HOME = "torch._dynamo.eval_frame"
+_STATE_DICTS = "torch.distributed.checkpoint.state_dict"
 _classes: WeakSet[type] = WeakSet()
 _lock = threading.Lock()
 
@@ -49,11 +53,26 @@ def add(wrapper: Any) -> None:
     """Note a class. It gets its order anew when torch's is imported."""
     with _lock:
         _classes.add(wrapper)
-        if torch_class() is None:
-            if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-                sys.meta_path.insert(0, _Finder())
-            return
-    _settle(wrapper)
+        is_there = torch_class() is not None
+        _wait_for_modules()
+    if is_there:
+        _settle(wrapper)
+
+
+@functools.cache
+def _wait_for_modules() -> None:
+    """See to the modules of torch that know its class, be they imported or not."""
+    for name, when_imported in ((_HOME, _settle_all), (_STATE_DICTS, _expect_names)):
+        if name in sys.modules:
+            when_imported(sys.modules[name])
+        else:
+            _waiting[name] = when_imported
+    if _waiting:
+        sys.meta_path.insert(0, _Finder())
+
+
+_waiting: dict[str, Callable[[ModuleType], None]] = {}
+"""Modules that are not imported yet, and what is to be done with them then."""
 
 
 class _InDict:
@@ -101,24 +120,57 @@ def _is_true(self: Any) -> bool:
     return True
 
 
-class _Finder:
-    """First in `sys.meta_path` until torch's module is imported."""
+def _settle_all(module: ModuleType) -> None:
+    if torch_class() is not None:  # not while it is being imported
+        for wrapper in list(_classes):
+            _settle(wrapper)
 
-    @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != _HOME:
+
+def _expect_names(module: ModuleType) -> None:
+    """Give `_get_fqns` the names that it expects of torch's class."""
+    get_fqns = getattr(module, "_get_fqns", None)
+    if get_fqns is None:
+        return
+
+    @functools.wraps(get_fqns)
+    def with_our_names(model: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        expected = _prefixed(model, name)
+        found = get_fqns(model, expected, *args, **kwargs)
+        return found if expected == name else {fqn.replace(_PREFIX, "") for fqn in found}
+
+    module._get_fqns = with_our_names  # type: ignore[attr-defined]
+
+
+_PREFIX = "_orig_mod."
+
+
+def _prefixed(model: Any, name: str) -> str:
+    """The name of a parameter, with `_orig_mod` wherever it leads through a compiled module of ours and does not say so."""
+    found, obj = [], model
+    for part in name.split("."):
+        if type(obj) in _classes and part != "_orig_mod":
+            found.append("_orig_mod")
+        found.append(part)
+        obj = getattr(obj, part, None)
+    return ".".join(found)
+
+
+class _Finder:
+    """First in `sys.meta_path` until the modules are imported."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name not in _waiting:
             return None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+        when_imported = _waiting.pop(name)
+        if not _waiting:
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                with _lock:
-                    known = [*_classes]
-                for wrapper in known:
-                    _settle(wrapper)
+                when_imported(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_265,
+    ".": 4_315,
     "backends": 3_725,
     "backends/regions": 945,
     "dynamism": 1_000,
@@ -26,7 +26,7 @@ MOST_LINES = {
     "graph/shapes": 2_900,
     "guards": 2_080,
     "interp": 1_700,
-    "isa": 3_045,
+    "isa": 3_055,
     "polyfills": 1_650,
     "report": 4_600,
     "testing": 800,
@@ -35,7 +35,7 @@ MOST_LINES = {
     "variables/builtin": 5_580,
     "variables/generators": 950,
     "variables/objects": 5_450,
-    "variables/protocol": 3_460,
+    "variables/protocol": 3_520,
     "variables/stdlib": 2_830,
     "variables/torch": 6_160,
     "variables/torch/autograd": 1_950,

@@ -95,6 +95,7 @@ def test_modules_compiled_before_torchs_compiler_is_imported():
     from torch._dynamo import OptimizedModule
     compiled.eval()
     print(isinstance(compiled, OptimizedModule), isinstance(compiled, Net), compiled.__class__ is Net, bool(compiled), compiled.training)
+    import torch.distributed.checkpoint.state_dict
     print(compiled(torch.ones(1, 4)).shape[0], any(type(f).__module__.startswith("dynamo_lite") for f in sys.meta_path))
     """
     assert run(SETUP + textwrap.dedent(text)) == ["True", "True", "True", "True", "False", "1", "False"]
@@ -218,3 +219,29 @@ def test_ignite_runs_a_compiled_module():
     before = model.linear.weight.detach().clone()
     trainer.run(DataLoader(TensorDataset(X, Y), batch_size=4), max_epochs=1)
     assert counter.frame_count > 0 and not torch.equal(before, model.linear.weight)
+
+
+def test_state_dicts_of_distributed_checkpoints():
+    """Model and optimizer, with the names of the original, whichever is imported first."""
+    text = """
+    from torch.distributed.checkpoint import state_dict as dcp
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = dynamo_lite.compile(Net(), backend="eager")
+        def forward(self, x):
+            return self.inner(x)
+    for net in (dynamo_lite.compile(Net(), backend="eager"), Outer(), dynamo_lite.compile(Outer(), backend="eager")):
+        optimizer = torch.optim.Adam(net.parameters())
+        net(torch.ones(1, 4)).sum().backward()
+        optimizer.step()
+        model, state = dcp.get_state_dict(net, optimizer)
+        model = {k: v.clone() for k, v in model.items()}
+        plain = [name for name, _ in net.named_parameters()]
+        same = sorted(state["state"]) == sorted(plain) and set(plain) <= set(model)
+        dcp.set_state_dict(net, optimizer, model_state_dict={k: v + 1 for k, v in model.items()}, optim_state_dict=state)
+        loaded = all(torch.equal(v, model[k] + 1) for k, v in dcp.get_model_state_dict(net).items())
+        print(same, loaded, any("_orig_mod" in name for name in model))
+    """
+    for first in ("", "import torch.distributed.checkpoint.state_dict, torch._dynamo\n"):
+        assert run(first + SETUP + textwrap.dedent(text)) == ["True", "True", "False"] * 3

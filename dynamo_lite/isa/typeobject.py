@@ -59,6 +59,13 @@ def is_heap_type(cls: type) -> bool:
     return flags(cls) & (Py_TPFLAGS_HEAPTYPE | Py_TPFLAGS_IMMUTABLETYPE) == Py_TPFLAGS_HEAPTYPE
 
 
+def has_sequence_slots(cls: type) -> bool:
+    """Whether `tp_as_sequence` is there, be it without the slot that one looks for: each type on the heap has it. (Among the static ones
+    those that are mappings only have no length.)"""
+    has_length = any(name in dict_of(base) for base in mro_of(cls) for name in ("__len__", "__contains__"))
+    return has_length or bool(flags(cls) & Py_TPFLAGS_HEAPTYPE)
+
+
 def is_of_library(cls: type) -> bool:
     """True for the classes of the standard library, torch and numpy, which programs leave as they are."""
     return str(module_of(cls)).partition(".")[0] in LIBRARIES

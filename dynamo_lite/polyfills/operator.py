@@ -9,9 +9,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dynamo_lite.isa.typeobject import is_heap_type
-
-from .c_calls import is_sequence, leave_to_c
+from .c_calls import leave_to_c
 from .registry import polyfill, stands_for
 
 
@@ -104,24 +102,6 @@ def setitem(a: Any, b: Any, c: Any, /) -> None:
 @polyfill(operator.delitem)
 def delitem(a: Any, b: Any, /) -> None:
     del a[b]
-
-
-def _need_sequences(a: Any, b: Any) -> None:
-    if not is_sequence(a) or (is_heap_type(type(a)) and not is_sequence(b)):
-        leave_to_c()
-
-
-@polyfill(operator.concat)
-def concat(a: Any, b: Any, /) -> Any:
-    _need_sequences(a, b)
-    return a + b
-
-
-@polyfill(operator.iconcat)
-def iconcat(a: Any, b: Any, /) -> Any:
-    _need_sequences(a, b)
-    a += b
-    return a
 
 
 if hasattr(operator, "call"):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import dynamo_lite
+from dynamo_lite.backends import registry
 from dynamo_lite.backends.aot import aot_autograd, run_graph
 from dynamo_lite.record import log
 from dynamo_lite.testing import same
@@ -274,9 +275,9 @@ def test_limits_for_each_bucket():
     assert notes()[0]["buckets of DDP"][0].startswith("4 segments")
 
 
-def test_tuned_graphs_are_cut():
+def test_tuned_graphs_are_cut(monkeypatch):
     events, module = Events(), model()
-    dynamo_lite.register_backend(events.backend, name="in buckets")
+    monkeypatch.setitem(registry._backends, "in buckets", events.backend)
     options = {"candidates": ["in buckets"], "store": False, "budget": 30}
     run = dynamo_lite.compile(parallel(module), backend="autotune", options=options)
     assert same(trained(module, run), expected(), tol=1e-6)

@@ -1,4 +1,4 @@
-"""Runs set-ups in two processes that form a process group, eagerly and compiled, and compares.
+"""Runs set-ups in two processes, or four, that form a process group, eagerly and compiled, and compares.
 
 Input: names of set-ups, an engine (`dynamo_lite` or `torch`) and a backend. Output: for each set-up, one `Outcome` of each rank.
 Invariant: a set-up is compared with its own eager run in the same process. A rank that raises or hangs ends the run after `LIMIT` seconds.
@@ -18,6 +18,7 @@ from torch import distributed
 
 LIMIT = 600
 WORLD = 2
+TABLES = ("collectives", "setups", "trainings")
 
 
 @dataclasses.dataclass
@@ -33,22 +34,24 @@ class Outcome:
 
 @dataclasses.dataclass
 class World:
-    """What a set-up sees of its process."""
+    """What a set-up sees of its process. `steps`: those that a training takes."""
 
     rank: int
     size: int
     group: object
     mesh: object
+    steps: int
 
 
-def run(names, engine="dynamo_lite", backend="eager", tables=("collectives", "setups"), limit=LIMIT):
-    """Name of a set-up → the outcomes, by rank. `limit`: seconds that a collective may take. Raises RuntimeError if a process dies or does
-    not answer."""
+def run(names, engine="dynamo_lite", backend="eager", tables=TABLES, limit=LIMIT, size=WORLD, steps=4):
+    """Name of a set-up → the outcomes, by rank. `limit`: seconds that a collective may take; `size`: the number of processes, 2 or 4.
+    Raises RuntimeError if a process dies or does not answer."""
     context = torch.multiprocessing.get_context("spawn")
     answers = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (f"file://{pathlib.Path(folder) / 'store'}", list(names), engine, backend, tables, limit, answers)
-        processes = [context.Process(target=work, args=(rank, *arguments), daemon=True) for rank in range(WORLD)]
+        store = f"file://{pathlib.Path(folder) / 'store'}"
+        arguments = (size, steps, store, list(names), engine, backend, tables, limit, answers)
+        processes = [context.Process(target=work, args=(rank, *arguments), daemon=True) for rank in range(size)]
         for process in processes:
             process.start()
         try:
@@ -62,21 +65,22 @@ def run(names, engine="dynamo_lite", backend="eager", tables=("collectives", "se
     for outcomes in found.values():
         if isinstance(outcomes, str):
             raise RuntimeError(outcomes)
-    return {name: [found[rank][name] for rank in range(WORLD)] for name in names}
+    return {name: [found[rank][name] for rank in range(size)] for name in names}
 
 
-def work(rank, store, names, engine, backend, tables, limit, answers):
+def work(rank, size, steps, store, names, engine, backend, tables, limit, answers):
     """What one process does."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     try:
         timeout = datetime.timedelta(seconds=limit)
-        distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=WORLD, timeout=timeout)
+        distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=size, timeout=timeout)
         known = {}
         for table in tables:
-            known.update(importlib.import_module(f"tests.distributed.{table}").SETUPS)
-        mesh = distributed.device_mesh.init_device_mesh("cpu", (WORLD,), mesh_dim_names=("dp",))
-        world = World(rank, WORLD, distributed.new_group(list(range(WORLD))), mesh)
+            module = importlib.import_module(f"tests.distributed.{table}")
+            known.update(module.SETUPS if size == WORLD else getattr(module, "IN_FOUR", {}))
+        mesh = distributed.device_mesh.init_device_mesh("cpu", (size,), mesh_dim_names=("dp",))
+        world = World(rank, size, distributed.new_group(list(range(size))), mesh, steps)
         outcomes = {name: outcome(known[name], world, engine, backend) for name in names}
         distributed.barrier()
         answers.put((rank, outcomes))

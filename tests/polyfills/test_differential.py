@@ -239,8 +239,6 @@ def fresh(maker):
 PAIRS = [([1, 2, 2], 2), ("abab", "b"), ({1: 2}, 1), ([1], [2]), ((1,), (2,)), (5, 1), (iter([1, 2]), 2), ("a", 1)]
 for function in (
     operator.contains,
-    operator.concat,
-    operator.iconcat,
     operator.delitem,
 ):
     CASES[function] = [lambda pair=pair: copy.deepcopy(pair) for pair in PAIRS]

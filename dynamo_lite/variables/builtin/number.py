@@ -51,10 +51,16 @@ def _binary(function: Callable[..., Any], dunder: str) -> Any:
         if isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
             return fold(tx, function, [v, w], {})
         mine, other, name = (v, w, dunder) if isinstance(v, ConstantVariable) else (w, v, reflected)
+        if isinstance(mine.value, str | bytes) and function in _OF_SEQUENCES:
+            return NOT_IMPLEMENTED
         method = getattr(type(mine.value), name, None) if other.is_atom else None
         return _declines(mine, other) if method is None else call_host(tx, method, [mine, other])
 
     return staticmethod(slot)
+
+
+_OF_SEQUENCES = (operator.add, operator.mul)
+"""Texts have these in the slots of sequences."""
 
 
 def _unary(function: Callable[..., Any]) -> Any:

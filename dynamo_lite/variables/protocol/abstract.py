@@ -21,6 +21,7 @@ from dynamo_lite.isa.typeobject import (
     can_change,
     dict_of,
     full_name,
+    has_sequence_slots,
     is_heap_type,
     lookup,
     module_of,
@@ -31,7 +32,7 @@ from dynamo_lite.isa.typeobject import (
 )
 
 from .base import MISSING, ObservedException, VariableTracker, running
-from .constant import ATOMIC_TYPES, ConstantVariable, fold
+from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, fold
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -189,6 +190,8 @@ def binary_op(tx: Frame, fn: Callable[..., Any], v: VariableTracker, w: Variable
             result = slot(tx, v, w)
             if not is_not_implemented(result):
                 return result
+        elif isinstance(v, ConstantVariable) and isinstance(w, ConstantVariable):
+            return fold(tx, fn, [v, w], {})
     result = _binary_op1(tx, row.slot, v, w)
     if not is_not_implemented(result):
         return result
@@ -232,9 +235,30 @@ def _sequence_op(tx: Frame, row: BinaryOp, v: VariableTracker, w: VariableTracke
     slot = (getattr(v, row.sequence) if row.inplace else None) or v.sq_repeat
     if slot is not None:
         return slot(tx, _repeat_count(tx, w))
-    if w.sq_repeat is not None:
+    if w.sq_repeat is not None and not (row.inplace and has_sequence_slots(v.python_type())):
         return w.sq_repeat(tx, _repeat_count(tx, v))
     return None
+
+
+def concat(tx: Frame, v: VariableTracker, w: VariableTracker, inplace: bool = False) -> VariableTracker:
+    """`PySequence_Concat`, `PySequence_InPlaceConcat`: the slots of sequences alone, those of numbers only if neither has them."""
+    slot = (v.sq_inplace_concat if inplace else None) or v.sq_concat
+    if slot is not None:
+        return slot(tx, w)
+    result = NOT_IMPLEMENTED
+    if _is_sequence(v.python_type()) and _is_sequence(w.python_type()):
+        if inplace and v.nb_inplace_add is not None:
+            result = v.nb_inplace_add(tx, v, w)
+        if is_not_implemented(result):
+            result = _binary_op1(tx, "nb_add", v, w)
+    if is_not_implemented(result):
+        return tx.raises(TypeError, f"'{type_name(v)}' object can't be concatenated")
+    return result
+
+
+def _is_sequence(cls: type) -> bool:
+    """`PySequence_Check`"""
+    return any("__getitem__" in dict_of(base) for base in mro_of(cls)) and not issubclass(cls, dict)
 
 
 def _repeat_count(tx: Frame, n: VariableTracker) -> VariableTracker:

@@ -9,6 +9,7 @@ Mirrors the `slot_*` functions of `Objects/typeobject.c` and `SLOT1BINFULL`.
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.isa.typeobject import dict_of, mro_of
@@ -71,10 +72,13 @@ def _overloaded(v: VariableTracker, w: VariableTracker, dunder: str) -> bool:
 def _slot_binary(name: str, reflected: str, slot: str) -> Any:
     """`SLOT1BINFULL`."""
 
+    def has_it(v: VariableTracker) -> bool:
+        return isinstance(v, UserSlots) and (_is_number(v.cls, name) or _is_number(v.cls, reflected))
+
     def run(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         type_v, type_w = v.python_type(), w.python_type()
-        do_other = type_v is not type_w and isinstance(w, UserSlots) and defines(type_w, reflected)
-        if isinstance(v, UserSlots) and defines(type_v, name):
+        do_other = type_v is not type_w and has_it(w) and defines(type_w, reflected)
+        if has_it(v) and defines(type_v, name):
             if do_other and is_subtype(tx, type_w, type_v) and _overloaded(v, w, reflected):
                 result = tx.call(special(tx, w, reflected), [v])
                 if result.value is not NotImplemented:
@@ -83,18 +87,46 @@ def _slot_binary(name: str, reflected: str, slot: str) -> Any:
             result = tx.call(special(tx, v, name), [w])
             if result.value is not NotImplemented or type_v is type_w:
                 return result
-        if do_other or (not isinstance(v, UserSlots) and defines(type_w, reflected)):
+        if do_other:
             return tx.call(special(tx, w, reflected), [v])
         return ConstantVariable(NotImplemented)
 
-    return property(lambda self: run if defines(self.cls, name) or defines(self.cls, reflected) else None)
+    return property(lambda self: run if has_it(self) else None)
 
 
 def _slot_inplace(name: str) -> Any:
     def run(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         return tx.call(special(tx, v, name), [w])
 
-    return property(lambda self: run if defines(self.cls, name) else None)
+    return property(lambda self: run if _is_number(self.cls, name) else None)
+
+
+def _slot_sequence(*names: str) -> Any:
+    """A slot that a class has from a sequence of C, if it overrides none of these methods."""
+
+    def bound(self: UserSlots) -> Any:
+        def run(tx: Frame, arg: VariableTracker) -> VariableTracker:
+            return tx.call(special(tx, self, names[0]), [arg])
+
+        return run if all(defines(self.cls, name) and _is_of_sequence(self.cls, name) for name in names) else None
+
+    return property(bound)
+
+
+def _is_number(cls: type, dunder: str) -> bool:
+    """Whether the method, if there is one, is in the slot of numbers: `resolve_slotdups` leaves those of sequences where they are, but for
+    `__iadd__`, for which both kinds have the same wrapper."""
+    return defines(cls, dunder) and (dunder == "__iadd__" or not _is_of_sequence(cls, dunder))
+
+
+def _is_of_sequence(cls: type, dunder: str) -> bool:
+    """Whether a method that there is has been inherited from the slot of a sequence of C."""
+    found = next(dict_of(base)[dunder] for base in mro_of(cls) if dunder in dict_of(base))
+    is_inherited = dunder in _OF_SEQUENCES and type(found) is types.WrapperDescriptorType
+    return is_inherited and "__radd__" not in dict_of(found.__objclass__)
+
+
+_OF_SEQUENCES = frozenset({"__add__", "__iadd__", "__mul__", "__rmul__", "__imul__"})
 
 
 def _slot_method(name: str) -> Any:
@@ -185,7 +217,11 @@ UserSlots.tp_descr_set = _slot_set("__set__", "__delete__")
 UserSlots.tp_descr_get = property(_slot_descr_get)
 
 
-# A user class has the mapping slots where C has both; the sequence slots of a native base are reached through its descriptors.
+# A user class has the mapping slots where C has both; the other sequence slots of a native base are reached through its descriptors.
 for _name in SEQUENCE_ALTERNATIVES.values():
     setattr(UserSlots, _name, None)
+UserSlots.sq_concat = _slot_sequence("__add__")
+UserSlots.sq_repeat = _slot_sequence("__mul__", "__rmul__")
+UserSlots.sq_inplace_concat = _slot_sequence("__iadd__")
+UserSlots.sq_inplace_repeat = _slot_sequence("__imul__")
 UserSlots.sq_item = _slot_method("__getitem__")  # what makes a class without `__iter__` iterable

@@ -38,6 +38,7 @@ from dynamo_lite.variables.protocol.abstract import (
     COMPARE_OPS,
     UNARY_OPS,
     binary_op,
+    concat,
     get_attr,
     get_item,
     get_iter,
@@ -586,6 +587,8 @@ for _function in BINARY_OPS:
 for _op, _function in COMPARE_OPS.items():
     _two(_function, functools.partial(lambda op, tx, a, b: richcompare(tx, a, b, op), _op))
 _two(operator.getitem, get_item)
+_two(operator.concat, concat)
+_two(operator.iconcat, functools.partial(concat, inplace=True))
 _two(operator.is_, lambda tx, a, b: boolean(tx.tr.heap.identical(a, b)))
 _two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.heap.identical(a, b)))
 if hasattr(operator, "is_none"):  # from 3.14 on
