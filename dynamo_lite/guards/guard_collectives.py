@@ -17,6 +17,7 @@ from torch import distributed
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dynamo_lite import _eval_frame
+from dynamo_lite.exc import first_line
 from dynamo_lite.messages import short_path
 
 
@@ -59,8 +60,9 @@ def _ask(code: CodeType, answer: bool) -> tuple[bool, bool]:
         except RuntimeError as error:
             place = f"{code.co_qualname} ({short_path(code.co_filename)}:{code.co_firstlineno})"
             raise RuntimeError(
-                f"rank {distributed.get_rank()} has asked the others in vain whether they have a compiled version of {place}: with guard "
-                "collectives all ranks have to call the same compiled functions in the same order"
+                f"rank {distributed.get_rank()} has asked the others in vain whether they have a compiled version of {place}: "
+                f"{first_line(error)}. With guard collectives all ranks have to call the same compiled functions in the same order, "
+                "as long as any of them runs"
             ) from error
     return bool(every), bool(none)
 

@@ -1,7 +1,10 @@
-"""Ranks that do not do the same: other sizes, another dtype, a compiler that fails on one of them."""
+"""Ranks that do not do the same: other sizes, another dtype, a compiler that fails on one of them, one that is slow, or killed."""
 
 import contextlib
 import datetime
+import os
+import signal
+import time
 
 import torch
 from torch import distributed, nn
@@ -165,6 +168,36 @@ def an_error_of_one_rank(world, compile):
 def an_error_of_one_rank_and_guard_collectives(world, compile):
     """The others give their version up, and nobody tries again."""
     return with_error(world, compile, guard_collectives(), 1, 0)
+
+
+@setup
+def a_slow_rank(world, compile):
+    """The others wait for it, where eager execution does."""
+    results, compiled = [], compile(mean_over_ranks, fullgraph=True)
+    with guard_collectives():
+        for n, x in enumerate(inputs(world)):
+            time.sleep(0.5 if world.rank and n % 2 else 0)
+            results.append(compiled(x, world.group))
+    return results
+
+
+def rank_that_dies(rank, store, votes, answers):
+    """One of two processes. The second one ends in the middle of a training; the first one answers with the error, and how long it took."""
+    torch.set_num_threads(1)
+    timeout = datetime.timedelta(seconds=20)
+    distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=timeout)
+    parallel = DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))
+    model = dynamo_lite.compile(parallel, backend="aot_eager")
+    with guard_collectives() if votes else contextlib.nullcontext():
+        for n in range(4):
+            if rank and n == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            started = time.monotonic()
+            try:
+                model(torch.ones(3, 4)).sum().backward()
+            except RuntimeError as error:
+                answers.put((n, str(error), time.monotonic() - started))
+                return
 
 
 @setup

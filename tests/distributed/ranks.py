@@ -10,6 +10,7 @@ import importlib
 import pathlib
 import queue
 import tempfile
+import time
 import traceback
 import warnings
 
@@ -55,9 +56,7 @@ def run(names, engine="dynamo_lite", backend="eager", tables=TABLES, limit=LIMIT
         for process in processes:
             process.start()
         try:
-            found = dict(answers.get(timeout=LIMIT) for _ in processes)
-        except queue.Empty:
-            raise RuntimeError(f"no answer after {LIMIT} s") from None
+            found = dict(_answer(answers, processes) for _ in processes)
         finally:
             for process in processes:
                 process.join(5 if process.exitcode is None else 0)
@@ -66,6 +65,19 @@ def run(names, engine="dynamo_lite", backend="eager", tables=TABLES, limit=LIMIT
         if isinstance(outcomes, str):
             raise RuntimeError(outcomes)
     return {name: [found[rank][name] for rank in range(size)] for name in names}
+
+
+def _answer(answers, processes):
+    """The next one. Raises RuntimeError if there is none for so long, or a process has died."""
+    started = time.monotonic()
+    while time.monotonic() - started < LIMIT:
+        try:
+            return answers.get(timeout=1)
+        except queue.Empty:
+            for rank, process in enumerate(processes):
+                if process.exitcode:
+                    raise RuntimeError(f"rank {rank} ended with {process.exitcode}") from None
+    raise RuntimeError(f"no answer after {LIMIT} s")
 
 
 def work(rank, size, steps, store, names, engine, backend, tables, limit, answers):

@@ -17,6 +17,7 @@ GRAPHS = {
     "other sizes in frames that break and guard collectives": (2, 2),
     "another dtype on one rank": (3, 4),
     "another dtype on one rank and guard collectives": (4, 4),
+    "a slow rank": (2, 2),
     "a rank that does not call": (1, 1),
 }
 """Graphs by rank, where the set-up is compiled by the counting backend."""
@@ -31,6 +32,23 @@ def outcomes():
 def test_as_in_eager_execution(name, outcomes):
     assert [outcome.error for outcome in outcomes[name]] == ["", ""]
     assert tuple(outcome.graphs for outcome in outcomes[name]) == GRAPHS.get(name, (0, 0))
+
+
+@pytest.mark.parametrize("votes", [False, True], ids=["", "guard collectives"])
+def test_a_rank_that_is_killed(votes, tmp_path):
+    """The other one gets an error at once, not at the end of the time limit."""
+    context = torch.multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    arguments = (f"file://{tmp_path}/store", votes, answers)
+    processes = [context.Process(target=faults.rank_that_dies, args=(rank, *arguments)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    step, error, seconds = answers.get(timeout=60)
+    for process in processes:
+        process.join(10)
+    assert step == 2 and seconds < 10
+    assert ("rank 0 has asked the others in vain" in error) is votes
+    assert [process.exitcode for process in processes] == [0, -9]
 
 
 def test_a_vote_is_taken_where_there_are_versions():
