@@ -202,7 +202,7 @@ def _add_inputs(graph: Any, n: int) -> None:
 
 def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unused: int) -> Callable[..., Any]:
     """The callable on the inputs that were captured, without the last results if they are `unused`."""
-    inner = boxed_forward(compiled)
+    inner = BOXED.get(compiled) or boxed_forward(compiled)
     if not sizes and not unused:
         if inner is not None:
             BOXED[compiled] = inner

@@ -23,6 +23,7 @@ from dynamo_lite.signals import let_through
 
 from . import artifact
 from .aot import BOXED, FLOATS, FUSES_BRANCHES, boxed_forward, call_with_fakes, load_compiler, run_graph
+from .compiled_graph import called_directly
 from .freezing import freeze
 from .pooling import count_windows_right
 from .regions import SEGMENTED, Segmented, compile_regions
@@ -58,9 +59,10 @@ def inductor(
             def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
                 inner = _or_as_it_is(gm) if depends_on_data(gm, fakes) else _in_regions(gm)
-                return compile_fx(graph, fakes, config_patches=settings, inner_compile=partial(with_room, inner))
+                compiled = compile_fx(graph, fakes, config_patches=settings, inner_compile=partial(with_room, inner))
+                return called_directly(without_disable(compiled))
 
-            return without_disable(call_with_fakes(compile_copy, gm, example_inputs))
+            return call_with_fakes(compile_copy, gm, example_inputs)
 
         return compile_graph
 
