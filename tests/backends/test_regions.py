@@ -36,6 +36,15 @@ def test_repeats(text, shortest, found):
     assert list(repeats(labels(text), shortest)) == [Repeat(*one) for one in found]
 
 
+@pytest.mark.parametrize(
+    ("toll", "found"),
+    [(0, [((1, 7, 13, 19, 25, 31, 37, 43), 5)]), (5, [((0, 18, 36), 12), ((13, 31), 5)])],
+)
+def test_where_each_place_costs_something_longer_repeats_come_first(toll, found):
+    text = "PabcdeQabcdeRabcdePabcdeQabcdeSabcdePabcdeQabcde"
+    assert list(repeats(labels(text), 4, toll)) == [Repeat(*one) for one in found]
+
+
 def test_repeats_of_random_texts_are_equal_and_do_not_overlap():
     rng = random.Random(3)
     for _ in range(300):
@@ -76,6 +85,23 @@ class Stack(torch.nn.Module):
         for block in self.blocks:
             x = block(x, mask)
         return self.head(x)
+
+
+class TwoStacks(torch.nn.Module):
+    """Layers of two kinds, of which the second has the operators of the first, with a mask of another size, and more."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = torch.nn.ModuleList(Block() for _ in range(4))
+        self.decoder = torch.nn.ModuleList(torch.nn.ModuleList([Block(), Block()]) for _ in range(4))
+
+    def forward(self, x, mask):
+        y = x
+        for block in self.encoder:
+            x = block(x, mask)
+        for itself, other in self.decoder:
+            y = other(itself(y, mask[0]).tanh() - x, mask)
+        return y
 
 
 class Skips(Stack):
@@ -241,6 +267,23 @@ def test_values_die_with_their_last_use():
         alive.clear()
         compiled(*args)
     assert alive[2:-1] == [alive[2]] * (len(alive) - 3)
+
+
+def test_layers_of_two_kinds_with_a_part_in_common(monkeypatch):
+    """Masks of other sizes make other regions."""
+    monkeypatch.setattr(chain, "FIXED", 10)
+    monkeypatch.setattr(chain, "WORTH", 10)
+    told = []
+
+    def backend(gm, example_inputs):
+        found = find_chain(gm, "auto")
+        told.append([len([n for n in body.graph.nodes if n.op.startswith("call_")]) for body in found.bodies])
+        return compile_regions(gm, example_inputs, lambda body, inputs: body.forward, "auto")
+
+    model, args = TwoStacks().eval(), arguments()
+    with torch.no_grad():
+        assert same(dynamo_lite.compile(model, backend=backend)(*args), model(*args))
+    assert told == [[16, 19]]
 
 
 def test_small_graphs_are_left_whole_unless_asked_for():

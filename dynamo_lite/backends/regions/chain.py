@@ -32,6 +32,10 @@ WORTH = 150
 """Nodes that regions have to save before a graph is cut without being asked to."""
 
 
+TOLLS = (0, 15)
+"""Two ways to look for regions, of which the cheaper result is taken: see `repeats`."""
+
+
 def compile_regions(
     gm: GraphModule, example_inputs: list[Any], compile_graph: Compile, wanted: bool | str | None = None
 ) -> Callable[..., Any]:
@@ -52,26 +56,31 @@ def find_chain(
     least = 1 if wanted is True else WORTH
     if not wanted or len(nodes) < 2 * shortest or len(nodes) < least:
         return None
-    from .segments import cut
+    from .labels import labels_of
+    from .segments import compiler_nodes, cut
 
-    regions = list(_regions(nodes, least, shortest))
-    saved = sum(region.saved for region in regions)
-    if saved < least:
+    labels = labels_of(nodes)
+    regions = min(
+        (list(_regions(nodes, labels, least, shortest, toll)) for toll in TOLLS),
+        key=lambda found: compiler_nodes(nodes, found, FIXED),
+    )
+    if sum(region.saved for region in regions) < least:
+        return None
+    if wanted is not True and compiler_nodes(nodes, regions, FIXED) > len(nodes) + FIXED - WORTH:
         return None
     chain = cut(gm, nodes, regions)
-    if chain is None or (wanted is not True and saved < FIXED * (len(chain.bodies) - 1) + WORTH):
-        return None
-    _tell(gm if told is None else told, regions)
+    if chain is not None:
+        _tell(gm if told is None else told, regions)
     return chain
 
 
-def _regions(nodes: Sequence[Any], least: int, shortest: int) -> Iterator[RepeatedRegion]:
-    from .labels import labels_of
+def _regions(
+    nodes: Sequence[Any], labels: Sequence[int], least: int, shortest: int, toll: int
+) -> Iterator[RepeatedRegion]:
     from .region import regions_at
     from .repeats import repeats
 
-    labels = labels_of(nodes)
-    for repeat in repeats(labels, shortest):
+    for repeat in repeats(labels, shortest, toll):
         if repeat.saved < min(least, FIXED):
             return
         best = next(iter(regions_at(nodes, labels, repeat)), None)

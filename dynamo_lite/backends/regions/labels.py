@@ -58,9 +58,9 @@ _NUMBERS = (bool, int, float, complex, str, torch.SymInt, torch.SymFloat, torch.
 
 
 def _constants(argument: Any) -> Hashable:
-    """The arguments of a node without the nodes among them; None if there is something that can't be compared."""
-    if isinstance(argument, Node):
-        return (Node, argument.target if argument.op == "get_attr" else None)
+    """The arguments of a node, of the nodes among them the metadata; None if there is something that can't be compared."""
+    if isinstance(argument, Node):  # the result does not always tell what was broadcast
+        return (Node, argument.target if argument.op == "get_attr" else key_of(argument.meta.get("example_value")))
     if isinstance(argument, list | tuple):
         items: tuple[Hashable, ...] = tuple(map(_constants, argument))
         return None if None in items else (type(argument).__name__, items)

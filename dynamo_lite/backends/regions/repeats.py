@@ -26,12 +26,14 @@ class Repeat(NamedTuple):
         return (len(self.starts) - 1) * self.length
 
 
-def repeats(labels: Sequence[int], shortest: int) -> Iterator[Repeat]:
+def repeats(labels: Sequence[int], shortest: int, toll: int = 0) -> Iterator[Repeat]:
     """The stretches of at least `shortest` labels, the one that saves most first. In a chain of equal layers the stretch is one layer, not
-    two: n layers save n - 1 of them, n / 2 pairs only n - 2."""
+    two: n layers save n - 1 of them, n / 2 pairs only n - 2. For the first stretch each place counts for `toll` labels less: it is a longer
+    one then, where layers of two kinds have a part in common."""
     rest = list(labels)
     unique = -1
-    while (best := _best(rest, shortest)) is not None:
+    while (best := _best(rest, shortest, toll)) is not None:
+        toll = 0
         yield best
         for start in best.starts:
             for i in range(start, start + best.length):
@@ -39,12 +41,15 @@ def repeats(labels: Sequence[int], shortest: int) -> Iterator[Repeat]:
                 unique -= 1
 
 
-def _best(labels: Sequence[int], shortest: int) -> Repeat | None:
+def _best(labels: Sequence[int], shortest: int, toll: int) -> Repeat | None:
+    def gain(repeat: Repeat) -> int:
+        return repeat.saved - toll * len(repeat.starts)
+
     best: Repeat | None = None
     for window, groups in _windows(labels, shortest):
         for places in groups:
             found = _extended(labels, places, window)
-            if found is not None and found.length >= shortest and (best is None or found.saved > best.saved):
+            if found is not None and found.length >= shortest and (best is None or gain(found) > gain(best)):
                 best = found
     return best
 

@@ -60,6 +60,13 @@ def cut(gm: GraphModule, nodes: Sequence[Node], regions: Sequence[RepeatedRegion
     return _Cutter(gm, stretches, regions).chain()
 
 
+def compiler_nodes(nodes: Sequence[Node], regions: Sequence[RepeatedRegion], fixed: int) -> int:
+    """What the graph costs a compiler that gets its segments, each distinct one once: nodes, and `fixed` more for each segment."""
+    between = [len(stretch.nodes) for stretch in _stretches(nodes, regions) if stretch.region is None]
+    bodies = [len(region.copies[0].nodes) for region in regions] + between
+    return sum(bodies) + fixed * len(bodies)
+
+
 def cut_at(gm: GraphModule, nodes: Sequence[Node], borders: Sequence[int]) -> Chain | None:
     """The chain of a graph with borders before the nodes at these places, which ascend and are free."""
     bounds = itertools.pairwise([0, *borders, len(nodes)])
