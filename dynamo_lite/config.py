@@ -115,7 +115,8 @@ class Config(AcceptedKeys):
     error_on_nested_fx_trace: bool = True  # the same for torch.fx.symbolic_trace
 
     # Choice of backends
-    compile_regions: bool | str = False  # inductor compiles equal layers of a graph once: "auto" where that saves much
+    # inductor compiles equal layers of a graph once: always, never, or "auto", where that saves much and costs next to nothing
+    compile_regions: bool | str = "auto"
     tune_store: str = ""  # file of the choices that races have led to; empty: beside the cache
 
     # Cache

@@ -70,6 +70,8 @@ def inductor(
         return freeze(gm, example_inputs, compile_with(True), compile_with(False))
     if patches.get("triton.cudagraphs", config.triton.cudagraphs):  # the copies of a region have no addresses in common
         return compile_with(False)(gm, example_inputs)
+    if regions is None and mode is not None and mode.startswith("max-autotune"):
+        regions = False  # speed is all that counts
     return compile_regions(gm, example_inputs, compile_with(False), regions)
 
 

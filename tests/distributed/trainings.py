@@ -255,7 +255,7 @@ def DDP_with_a_sharded_optimizer(world, compile):
 @setup
 def DDP_with_a_compiled_optimizer(world, compile):
     module = transformer()
-    parallel, optimizer = DistributedDataParallel(module), torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    parallel, optimizer = DistributedDataParallel(module), torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.5)
     run, step = compile(parallel), compile(optimizer.step)
     losses = []
     for n in range(world.steps):

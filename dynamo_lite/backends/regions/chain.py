@@ -39,12 +39,24 @@ TOLLS = (0, 15)
 def compile_regions(
     gm: GraphModule, example_inputs: list[Any], compile_graph: Compile, wanted: bool | str | None = None
 ) -> Callable[..., Any]:
-    """Compile the graph in segments where that is `wanted` ("auto": where it saves much; None: as `config.compile_regions` says); else as a
-    whole."""
-    chain = None if gm.meta.get(AS_CAPTURED) else find_chain(gm, config.compile_regions if wanted is None else wanted)
+    """Compile the graph in segments where that is `wanted` ("auto": where it saves much and costs next to nothing; None: as
+    `config.compile_regions` says); else as a whole."""
+    wanted = config.compile_regions if wanted is None else wanted
+    is_left = gm.meta.get(AS_CAPTURED) or (wanted == "auto" and not _is_cheap(example_inputs))
+    chain = None if is_left else find_chain(gm, wanted)
     return (
         compile_graph(gm, example_inputs) if chain is None else compile_chain(gm, chain, example_inputs, compile_graph)
     )
+
+
+def _is_cheap(example_inputs: Sequence[Any]) -> bool:
+    """Whether borders cost next to nothing. Each segment that records gradients is a function of autograd for AOTAutograd, which costs a
+    step 4 to 9 % (`benchmarks/results/regions-20261126b.md`); on other devices nobody has measured."""
+    import torch
+
+    tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
+    is_recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return not is_recorded and all(tensor.device.type == "cpu" for tensor in tensors)
 
 
 def find_chain(
