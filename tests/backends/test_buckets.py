@@ -208,14 +208,20 @@ class Detached(nn.Module):
 
 
 class Autocast(Detached):
+    """Which the module enters by itself, twice in the middle."""
+
     def forward(self, x):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            return super().forward(x).float()
+            x = self.layers[1](self.layers[0](x))
+            with torch.autocast("cpu", enabled=False):
+                x = self.layers[2](x.float())
+            x = self.layers[3](x)
+        return x.float()
 
 
 @pytest.mark.parametrize(
     ("make", "segments"),
-    [(Tied, 3), (Doubled, 2), (Detached, 4), (Autocast, 0)],
+    [(Tied, 3), (Doubled, 2), (Detached, 4), (Autocast, 4)],
     ids=lambda v: getattr(v, "__name__", v),
 )
 def test_models(make, segments):

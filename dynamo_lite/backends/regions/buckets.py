@@ -56,7 +56,7 @@ def find_buckets(gm: GraphModule, example_inputs: Sequence[Any]) -> Chain | None
     arriving = _bytes_at_first_uses(gm, nodes, example_inputs)
     if len(arriving) < 2:
         return None
-    borders = list(_borders(arriving, limits, free_places(gm, nodes), _widths(nodes)))[::-1]
+    borders = list(_borders(arriving, limits, free_places(gm, nodes, any_state=True), _widths(nodes)))[::-1]
     chain = cut_at(gm, nodes, borders) if borders else None
     if chain is not None and GRAPH_RECORD in gm.meta:
         bounds = [0, *borders, len(nodes)]

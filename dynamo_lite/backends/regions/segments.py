@@ -17,14 +17,18 @@ from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.record import GRAPH_RECORD, UNUSED_RANDOM, WRITTEN
 
+from .ambient import FIRST_STATE, State, states_before
 from .region import RepeatedRegion, arguments_of
 
 
 class Stretch(NamedTuple):
-    """Nodes that follow each other, and the number of their region; None for those between regions."""
+    """Nodes that follow each other, and the number of their region; None for those between regions. Torch's state before the first and
+    behind the last."""
 
     nodes: tuple[Node, ...]
     region: int | None
+    before: State = FIRST_STATE
+    behind: State = FIRST_STATE
 
 
 class SegmentCall(NamedTuple):
@@ -68,16 +72,21 @@ def compiler_nodes(nodes: Sequence[Node], regions: Sequence[RepeatedRegion], fix
 
 
 def cut_at(gm: GraphModule, nodes: Sequence[Node], borders: Sequence[int]) -> Chain | None:
-    """The chain of a graph with borders before the nodes at these places, which ascend and are free."""
-    bounds = itertools.pairwise([0, *borders, len(nodes)])
-    return _Cutter(gm, [Stretch(tuple(nodes[i:k]), None) for i, k in bounds], ()).chain()
+    """The chain of a graph with borders before the nodes at these places, which ascend and are free. A segment between whose neighbours and
+    it torch is in another state than before the graph enters that state by itself, and leaves it."""
+    states = states_before(nodes)
+    at = [(0, FIRST_STATE), *((i, states[i] or FIRST_STATE) for i in borders), (len(nodes), FIRST_STATE)]
+    stretches = [
+        Stretch(tuple(nodes[i:k]), None, before, behind) for (i, before), (k, behind) in itertools.pairwise(at)
+    ]
+    return _Cutter(gm, stretches, ()).chain()
 
 
-def free_places(gm: GraphModule, nodes: Sequence[Node]) -> list[bool]:
-    """For each node, whether there may be a border before it: torch's state is that before the graph, all values that cross are tensors and
-    symbolic sizes, and no memory that the graph writes to is seen on both sides."""
+def free_places(gm: GraphModule, nodes: Sequence[Node], *, any_state: bool = False) -> list[bool]:
+    """For each node, whether there may be a border before it: torch's state is known (unless `any_state`: it is that before the graph), all
+    values that cross are tensors and symbolic sizes, and no memory that the graph writes to is seen on both sides."""
     places = {node: i for i, node in enumerate(nodes)}
-    free = _in_first_state(nodes)
+    free = [state is not None if any_state else state == FIRST_STATE for state in states_before(nodes)]
     for first, node in enumerate(nodes):
         if not _may_cross(node):
             _forbid(free, first, last_use(node, places))
@@ -117,20 +126,6 @@ def _stretches(nodes: Sequence[Node], regions: Sequence[RepeatedRegion]) -> list
         found.append(Stretch(copy.nodes, number))
         at += len(copy.nodes)
     return [*found, Stretch(tuple(between), None)] if between else found
-
-
-def _in_first_state(nodes: Sequence[Node]) -> list[bool]:
-    """For each node, whether torch's state before it is that before the graph. Only `set_grad_enabled` is followed: behind what changes
-    something else (autocast, say) the state is taken for another one."""
-    before = now = torch.is_grad_enabled()
-    found, known = [], True
-    for node in nodes:
-        found.append(known and now == before)
-        if node.target is torch._C._set_grad_enabled:
-            now = node.args[0]
-        elif node.meta.get("example_value") is None and not node.users:
-            known = False
-    return found
 
 
 class _Cutter:
@@ -198,11 +193,15 @@ def _body(gm: GraphModule, stretch: Stretch, inputs: Sequence[Node], results: Se
     for node in inputs:
         new[node] = graph.placeholder(node.name)
         new[node].meta = dict(node.meta.copy()) if stretch.region is None else _without_address(node.meta)
+    for call in stretch.before.enter():
+        graph.call_function(*call)
     for node in stretch.nodes:
         for given in arguments_of(node):
             if given.op == "get_attr" and given not in new:
                 new[given] = graph.node_copy(given)
         new[node] = graph.node_copy(node, new.__getitem__)
+    for call in stretch.behind.leave():
+        graph.call_function(*call)
     graph.output(tuple([new[node] for node in results]))
     body = GraphModule(gm, graph)
     names = {node.name for node in stretch.nodes}
