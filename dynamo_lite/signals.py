@@ -122,11 +122,11 @@ def let_through(error: BaseException) -> None:
 def is_lack_of_memory(error: BaseException) -> bool:
     """Whether this is how a lack of memory shows. CPython 3.11 forgets an exception that leaves a frame while there is no memory for
     the frame object of the caller (`take_ownership` in Python/frame.c), 3.14 one during which there is none to clear the dictionary of an
-    object; they raise SystemError in its place."""
+    object; they raise SystemError in its place, and a generator that such an exception leaves seems to be at its end."""
     return (
         isinstance(error, MemoryError)
         or _has_overlooked_lack_of_memory(error)
-        or (type(error) is RuntimeError and str(error) == _NO_LOCK)
+        or (type(error) is RuntimeError and str(error) in (_NO_LOCK, _NO_BLOCK))
         or (type(error) is SystemError and str(error).endswith(_FORGOTTEN))
     )
 
@@ -137,6 +137,7 @@ def _has_overlooked_lack_of_memory(error: BaseException) -> bool:
 
 
 _NO_LOCK = "can't allocate lock"  # `_thread.allocate_lock()` without memory
+_NO_BLOCK = "generator didn't yield"  # a context manager of the engine, each of which yields
 _FORGOTTEN = ("error return without exception set", " returned NULL without setting an exception")
 
 

@@ -503,7 +503,8 @@ def test_allocations_that_fail(first):
 
 
 def test_a_lock_that_cannot_be_allocated_is_a_lack_of_memory():
-    """`_thread.allocate_lock` says so in its own way."""
+    """`_thread.allocate_lock` says so in its own way, and a context manager whose generator has lost its MemoryError."""
+    assert is_lack_of_memory(RuntimeError("generator didn't yield"))
     assert is_lack_of_memory(RuntimeError("can't allocate lock"))
     assert not is_lack_of_memory(RuntimeError("can't allocate"))
 
