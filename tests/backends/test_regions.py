@@ -269,6 +269,23 @@ def test_values_die_with_their_last_use():
     assert alive[2:-1] == [alive[2]] * (len(alive) - 3)
 
 
+@pytest.mark.parametrize(("grad", "segments"), [(False, True), (True, False)])
+def test_by_default_graphs_without_gradients_are_cut(grad, segments):
+    bodies = []
+
+    def compile_body(gm, example_inputs):
+        bodies.append(gm)
+        return gm.forward
+
+    def backend(gm, example_inputs):
+        return compile_regions(gm, example_inputs, compile_body)
+
+    model, args = Stack(24).eval(), arguments()
+    with torch.set_grad_enabled(grad):
+        assert same(dynamo_lite.compile(model, backend=backend)(*args), model(*args))
+    assert (len(bodies) > 1) is segments
+
+
 def test_layers_of_two_kinds_with_a_part_in_common(monkeypatch):
     """Masks of other sizes make other regions."""
     monkeypatch.setattr(chain, "FIXED", 10)
