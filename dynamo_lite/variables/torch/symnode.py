@@ -35,7 +35,7 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVar
 from dynamo_lite.variables.protocol.deferred_str import number_text
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
 
-from .data_checks import checked_truth, expected_truth
+from .data_checks import check, checked_truth, expected_truth
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -255,6 +255,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     ):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
+    if function in _QUOTIENTS or function is operator.truediv:
+        _expect_no_zero(tx, trackers[1])
     nested = max([getattr(o, "nested", 0) for o in operands]) + (function in _QUOTIENTS)
     if nested > MOST_NESTED:
         return with_present_numbers(tx, function, trackers)
@@ -275,6 +277,18 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     if nested and isinstance(made, SymNodeVariable):
         made.proxy.nested = nested
     return made
+
+
+def _expect_no_zero(tx: Frame, divisor: VariableTracker) -> None:
+    """Where data decide the divisor, the graph is told that it is not 0: nobody may want the quotient, but for the error."""
+    if (
+        not isinstance(divisor, SymNodeVariable)
+        or isinstance(divisor.proxy, FloatValue)
+        or not is_unbacked(divisor.proxy.sym)
+    ):
+        return
+    if not tx.tr.graph.symbols.is_certain(operator.ne, divisor.proxy.sym, 0):
+        check(tx, divisor.as_tensor(tx), True, "data-dependent-size", "a division by a number that may be 0")
 
 
 def _bitwise(
