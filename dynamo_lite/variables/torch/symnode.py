@@ -26,6 +26,7 @@ from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.graph.core.varying_floats import FloatValue, is_random, present
 from dynamo_lite.graph.shapes.sizes import UNBOUNDED
 from dynamo_lite.guards import ir
+from dynamo_lite.isa.canon import Op
 from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin import number  # the slots of constants come first
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
@@ -280,12 +281,12 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
 
 
 def _expect_no_zero(tx: Frame, divisor: VariableTracker) -> None:
-    """Where data decide the divisor, the graph is told that it is not 0: nobody may want the quotient, but for the error."""
-    if (
-        not isinstance(divisor, SymNodeVariable)
-        or isinstance(divisor.proxy, FloatValue)
-        or not is_unbacked(divisor.proxy.sym)
-    ):
+    """Where data decide the divisor of a quotient that the next instruction drops, the graph checks that it is not 0: it would not compute
+    the quotient, which raises."""
+    behind = tx.lifted.instrs[tx.cur + 1 : tx.cur + 2]
+    if not behind or behind[0].op is not Op.POP_TOP or not isinstance(divisor, SymNodeVariable):
+        return
+    if isinstance(divisor.proxy, FloatValue) or not is_unbacked(divisor.proxy.sym):
         return
     if not tx.tr.graph.symbols.is_certain(operator.ne, divisor.proxy.sym, 0):
         check(tx, divisor.as_tensor(tx), True, "data-dependent-size", "a division by a number that may be 0")
