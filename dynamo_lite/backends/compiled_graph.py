@@ -155,30 +155,31 @@ def _require(thing: Any, fields: dict[str, Any]) -> None:
             raise Refused(f"{type(thing).__name__}.{name}")
 
 
-HERE: dict[str, dict[str, Any]] = {
-    "RESULT": {**RESULT, "guards_expr": ANY},
-    "METADATA": {
+HERE = (
+    {**RESULT, "guards_expr": ANY},
+    {
         **METADATA,
         "output_info": lambda outputs: all(_is_alone(info) for info in outputs),
         "dynamic_outputs": ANY,  # tensors would be marked as dynamic, for torch.compile
     },
-    "GRAPH": {**GRAPH, "guards_expr": ANY, "constants": ANY},
-}
+    {**GRAPH, "guards_expr": ANY, "constants": ANY},
+)
 """What is required of a graph that the process that has compiled it calls: it has the constants, and is asked for no guards."""
 
 
 def records_of(compiled: Any, here: bool = False) -> tuple[Any, Any]:
     """AOTAutograd's metadata for the run, and Inductor's graph. `here`: it is to be called in this process only. Raises `Refused`."""
+    of_result, of_metadata, of_graph = HERE if here else (RESULT, METADATA, GRAPH)
     serialize = getattr(compiled, "serialize", None)
     result = serialize() if serialize is not None else None
     if type(result).__name__ != "AOTAutogradResult":
         raise Refused("torch's own caches don't keep it")
-    _require(result, HERE["RESULT"] if here else RESULT)
-    _require(result.runtime_metadata, HERE["METADATA"] if here else METADATA)
+    _require(result, of_result)
+    _require(result.runtime_metadata, of_metadata)
     graph = _innermost(compiled)
     if type(graph).__name__ != "CompiledFxGraph":
         raise Refused(f"a graph compiled to {type(graph).__name__}")
-    _require(graph, HERE["GRAPH"] if here else GRAPH)
+    _require(graph, of_graph)
     return result.runtime_metadata, graph
 
 

@@ -33,7 +33,7 @@ from .onnxruntime import onnxruntime
 from .openvino import freezing as openvino_freezing
 from .openvino import openvino
 from .options import taken
-from .regions import BY_OPERATOR, compile_chain, find_buckets
+from .regions import compile_chain, find_buckets
 from .requirements import Requirements
 from .tensorrt import tensorrt
 from .torchscript import torchscript
@@ -185,15 +185,13 @@ def call_backend(
     if OF_FAKES in gm.meta and _needs_data(compiler_fn):
         gm.meta[GRAPH_RECORD].notes[backend_name(compiler_fn)] = [gm.meta[OF_FAKES]]
         return gm.forward
-    chain = None if getattr(compiler_fn, BY_OPERATOR, False) else find_buckets(gm, example_inputs)
+    chain = find_buckets(compiler_fn, gm, example_inputs)
     exchange = None if kept is None else _exchange(compiler_fn, kept, chain)
     known = None if exchange is None else exchange.load()
     if known is not None:
         return known
     try:
-        compiled = (
-            compiler_fn(gm, example_inputs) if chain is None else compile_chain(gm, chain, example_inputs, compiler_fn)
-        )
+        compiled = compile_chain(gm, chain, example_inputs, compiler_fn)
         if not callable(compiled):
             raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
     except Exception as error:

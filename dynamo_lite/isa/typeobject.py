@@ -62,7 +62,7 @@ def is_heap_type(cls: type) -> bool:
 def has_sequence_slots(cls: type) -> bool:
     """Whether `tp_as_sequence` is there, be it without the slot that one looks for: each type on the heap has it. (Among the static ones
     those that are mappings only have no length.)"""
-    has_length = any(name in dict_of(base) for base in mro_of(cls) for name in ("__len__", "__contains__"))
+    has_length = any(lookup(cls, name, ABSENT) is not ABSENT for name in ("__len__", "__contains__"))
     return has_length or bool(flags(cls) & Py_TPFLAGS_HEAPTYPE)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.config import config
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD
 
-from .chain import Compile, compile_chain
+from .chain import Compile, compile_chain, operators_of
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -36,23 +36,22 @@ def in_buckets(compiler: Compile) -> Compile:
     or they fit into one bucket."""
 
     def compile(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        chain = None if getattr(compiler, BY_OPERATOR, False) else find_buckets(gm, example_inputs)
-        return compiler(gm, example_inputs) if chain is None else compile_chain(gm, chain, example_inputs, compiler)
+        return compile_chain(gm, find_buckets(compiler, gm, example_inputs), example_inputs, compiler)
 
     return functools.update_wrapper(compile, compiler)
 
 
-def find_buckets(gm: GraphModule, example_inputs: Sequence[Any]) -> Chain | None:
-    """The segments of a graph that is captured in the forward pass of a DDP module; None if it is to be compiled as a whole. The graph's
-    record is told of them."""
+def find_buckets(compiler: Compile, gm: GraphModule, example_inputs: Sequence[Any]) -> Chain | None:
+    """The segments that this backend gets of a graph that is captured in the forward pass of a DDP module; None if it is to be compiled as
+    a whole. The graph's record is told of them."""
     import torch
 
     limits = bucket_limits()
-    if not limits or not torch.is_grad_enabled() or gm.meta.get(AS_CAPTURED):
+    if not limits or getattr(compiler, BY_OPERATOR, False) or not torch.is_grad_enabled() or gm.meta.get(AS_CAPTURED):
         return None
     from .segments import cut_at, free_places
 
-    nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    nodes = operators_of(gm)
     arriving = _bytes_at_first_uses(gm, nodes, example_inputs)
     if len(arriving) < 2:
         return None

@@ -15,7 +15,7 @@ from dynamo_lite.config import config
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD
 
 if TYPE_CHECKING:
-    from torch.fx import GraphModule
+    from torch.fx import GraphModule, Node
 
     from .region import RepeatedRegion
     from .segments import Chain
@@ -44,9 +44,12 @@ def compile_regions(
     wanted = config.compile_regions if wanted is None else wanted
     is_left = gm.meta.get(AS_CAPTURED) or (wanted == "auto" and not _is_cheap(example_inputs))
     chain = None if is_left else find_chain(gm, wanted)
-    return (
-        compile_graph(gm, example_inputs) if chain is None else compile_chain(gm, chain, example_inputs, compile_graph)
-    )
+    return compile_chain(gm, chain, example_inputs, compile_graph)
+
+
+def operators_of(gm: GraphModule) -> list[Node]:
+    """The nodes of a graph that compute something, in order."""
+    return [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
 
 
 def _is_cheap(example_inputs: Sequence[Any]) -> bool:
@@ -64,7 +67,7 @@ def find_chain(
 ) -> Chain | None:
     """The segments of a graph; None if it is to be compiled as a whole. `wanted` is True, False or "auto", `shortest` the number of nodes
     that a region has at least; the record of `told`, or of the graph, is told of the regions."""
-    nodes = [node for node in gm.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    nodes = operators_of(gm)
     least = 1 if wanted is True else WORTH
     if not wanted or len(nodes) < 2 * shortest or len(nodes) < least:
         return None
@@ -107,9 +110,11 @@ def _tell(gm: GraphModule, regions: Sequence[RepeatedRegion]) -> None:
 
 
 def compile_chain(
-    gm: GraphModule, chain: Chain, example_inputs: list[Any], compile_graph: Compile
+    gm: GraphModule, chain: Chain | None, example_inputs: list[Any], compile_graph: Compile
 ) -> Callable[..., Any]:
-    """The callable on the flat inputs of a graph, each segment of which is compiled by itself."""
+    """The callable on the flat inputs of a graph, each segment of which is compiled by itself; without a chain, the graph as a whole."""
+    if chain is None:
+        return compile_graph(gm, example_inputs)
     import torch
     from torch._guards import TracingContext, tracing
 

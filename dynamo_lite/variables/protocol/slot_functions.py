@@ -12,7 +12,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.isa.typeobject import dict_of, mro_of
+from dynamo_lite.isa.typeobject import dict_of, lookup, mro_of
 
 from .abstract import is_subtype, is_true, type_name
 from .base import ObservedException, VariableTracker, running
@@ -121,7 +121,7 @@ def _is_number(cls: type, dunder: str) -> bool:
 
 def _is_of_sequence(cls: type, dunder: str) -> bool:
     """Whether a method that there is has been inherited from the slot of a sequence of C."""
-    found = next(dict_of(base)[dunder] for base in mro_of(cls) if dunder in dict_of(base))
+    found = lookup(cls, dunder)
     is_inherited = dunder in _OF_SEQUENCES and type(found) is types.WrapperDescriptorType
     return is_inherited and "__radd__" not in dict_of(found.__objclass__)
 
