@@ -231,17 +231,10 @@ def DDP_accumulates(world, compile):
 def DDP_joins_uneven_inputs(world, compile):
     module = transformer()
     parallel = DistributedDataParallel(module, bucket_cap_mb=0.01)
-    run = compile(parallel)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-    losses = []
     with Join([parallel]):
-        for n in range(world.steps - 2 * world.rank):
-            loss = loss_of(run(words(world, n)))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(loss.detach())
-    return losses, list(module.parameters())
+        fewer = dataclasses.replace(world, steps=world.steps - 2 * world.rank)
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        return train(fewer, compile(parallel), module.parameters(), optimizer=optimizer)
 
 
 @setup
@@ -458,17 +451,9 @@ def loss_in_tensor_parallel(world, compile):
     """The results stay split by word, and the loss is computed of them so."""
     module = split(transformer(tied=False), world.mesh)
     parallelize_module(module, world.mesh, {"head": ColwiseParallel(output_layouts=Shard(-1), use_local_output=False)})
-    run, optimizer = compile(module), torch.optim.SGD(module.parameters(), lr=0.1)
-    losses = []
-    for n in range(world.steps):
-        x = same_words(world, n)
-        with loss_parallel():
-            loss = nn.functional.cross_entropy(run(x).flatten(0, 1), torch.arange(2 * LENGTH) % WORDS)
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.detach())
-    return losses, list(module.parameters())
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    around = lambda last: loss_parallel()  # noqa: E731
+    return train(world, compile(module), module.parameters(), same_words, optimizer=optimizer, around=around)
 
 
 @setup
