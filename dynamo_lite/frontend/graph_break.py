@@ -268,8 +268,7 @@ class BreakEmitter:
         asm.pop_except()
         (error,) = self._save_results(1)  # its traceback leads to this frame
         self._leave_handled(handled)
-        leaf = self.frames[-1]
-        self._call_chain(self.states[-1].stack, leaf.cur, "raise", [error])
+        self._call_chain(self.states[-1].unwound, self.frames[-1].cur, "raise", [error])
 
     def _resume(self, stack: list[Any], index: int) -> None:
         self._call_chain(stack, index, "value", [])

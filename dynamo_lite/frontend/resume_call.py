@@ -55,6 +55,9 @@ class FrameState:
     def __init__(self, frame: Frame, stack: list[Any], seen: set[int]) -> None:
         self.frame = frame
         self.stack = stack
+        handler = frame.lifted.handler_at[frame.cur]
+        self.unwound = frame.stack[: max(len(stack), handler.depth)] if handler is not None else stack
+        """The stack for the handler of the instruction, which may leave operands below those that it takes, as MAP_ADD leaves its dict."""
         is_cell = frame.lifted.is_cell
         plain = frame.lifted.nlocals if not frame.code.co_flags & GENERATOR_FLAGS else 0
         self.kept = {
@@ -70,7 +73,7 @@ class FrameState:
 
     def values(self) -> list[Any]:
         """All trackers in it."""
-        on_stack = [v.exc if type(v) is ExcInfo else v for v in self.stack if not is_null(v)]
+        on_stack = [v.exc if type(v) is ExcInfo else v for v in self.unwound if not is_null(v)]
         live = self.kept.union(*(live_slots(self.frame.lifted, i) for i in self._successors()))
         locals_ = [self.frame.locals[s] for s in live if self.frame.locals[s] is not None]
         others = [*self.cells, self.holder]

@@ -211,6 +211,26 @@ def test_break_in_a_comprehension():
     run_both(f, [torch.randn(3) for _ in range(3)])
 
 
+def test_exception_at_a_break_in_a_comprehension_behind_another_break():
+    """From CPython 3.12 on, the handler that puts the variable back finds the unfinished dict or set on the stack."""
+
+    def new_dict(x, keys):
+        if x.max():
+            x = x * 2
+        return {k: x for k in keys}  # noqa: C420
+
+    def new_set(x, keys):
+        if x.max():
+            x = x * 2
+        return {k for k in keys}, x
+
+    for function in (new_dict, new_set):
+        compiled = dynamo_lite.compile(function, backend="eager")
+        for _ in range(2):
+            with pytest.raises(TypeError, match="unhashable type: 'list'"):
+                compiled(torch.ones(3), [[]])
+
+
 def test_break_with_closure_and_cells():
     def f(x):
         n = 1

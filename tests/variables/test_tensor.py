@@ -531,16 +531,23 @@ def test_a_bool_of_data_as_a_float(branches):
             assert torch.equal(compiled(torch.tensor(n)), f(torch.tensor(n)))
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize("divide", [operator.truediv, operator.floordiv, operator.mod])
-def test_a_division_by_data_raises_where_nobody_wants_the_quotient(divide):
-    def f(x):
+def test_a_division_by_data_raises_where_nobody_wants_the_quotient(divide, backend):
+    def dropped(x):
         divide(1, x.argmax().item())
         return x + 1
 
-    compiled = dynamo_lite.compile(f, backend="eager")
-    assert torch.equal(compiled(T([1.0, 2.0])), T([2.0, 3.0]))
-    with pytest.raises(ZeroDivisionError) as expected:
-        f(T([2.0, 1.0]))
-    with pytest.raises(ZeroDivisionError) as found:
-        compiled(T([2.0, 1.0]))
-    assert str(found.value) == str(expected.value)
+    def unread(x):
+        x = x + 1
+        kept = divide(5, x.argmax().item())  # noqa: F841
+        return x
+
+    for f in (dropped, unread):
+        compiled = dynamo_lite.compile(f, backend=backend)
+        assert torch.equal(compiled(T([1.0, 2.0])), T([2.0, 3.0]))
+        with pytest.raises(ZeroDivisionError) as expected:
+            f(T([2.0, 1.0]))
+        with pytest.raises(ZeroDivisionError) as found:
+            compiled(T([2.0, 1.0]))
+        assert str(found.value) == str(expected.value)

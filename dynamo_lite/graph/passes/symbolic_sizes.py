@@ -49,7 +49,7 @@ class SymbolicSizes(GraphEffect):
     """`known`: the symbols of the trace; None if there are none. `is_of_inputs`: whether they are of inputs, but for numbers that the graph
     only returns, before compilers add others. `stored`: the symbols of a graph that was read. `asserts`: whether the graph asserts
     something of numbers that data decide although it need not have them; `failures`: how often it has raised. `branches`: what became of
-    branches of the program that data decide, for reports."""
+    branches of the program that data decide, for reports. `may_raise`: quotients whose divisor data decide."""
 
     known: Symbols | None = None
     is_of_inputs: bool = False
@@ -57,6 +57,7 @@ class SymbolicSizes(GraphEffect):
     asserts: bool = False
     failures: int = 0
     branches: list[str] = field(default_factory=list)
+    may_raise: list[SymValue] = field(default_factory=list)
 
     def needs_symbols(self) -> Symbols:
         """The symbols, made with the first one."""
@@ -130,12 +131,22 @@ class SymbolicSizes(GraphEffect):
     # -- at the end of the trace
 
     def prepare(self) -> Sequence[Node]:
+        self._return_quotients()
         if self.known is not None and self.known.add_runtime_asserts(self.builder) and self.needs_no_data:
             tr = self.builder.tr
             self.asserts = True
             self.leave = partial(tr.region.strikes.without_data.add, tr.root.call.fn.__code__)
             tr.guards.global_state(self.hold, "what this version assumes of numbers from data has held so far")
         return ()
+
+    def _return_quotients(self) -> None:
+        """Quotients of which the program wants no more than the error, if there is one, become results that it does not see: compilers
+        leave out what nothing uses."""
+        builder = self.builder
+        for value in self.may_raise:
+            node = builder.node(value)
+            if not node.users and node not in builder.outputs:
+                builder.outputs.append(node)
 
     def finish(self, results: list[Node]) -> None:
         if self.known is not None:

@@ -26,7 +26,6 @@ from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.graph.core.varying_floats import FloatValue, is_random, present
 from dynamo_lite.graph.shapes.sizes import UNBOUNDED
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.canon import Op
 from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin import number  # the slots of constants come first
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
@@ -36,7 +35,7 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVar
 from dynamo_lite.variables.protocol.deferred_str import number_text
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
 
-from .data_checks import check, checked_truth, expected_truth
+from .data_checks import checked_truth, expected_truth
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -256,8 +255,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     ):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
-    if function in _QUOTIENTS or function is operator.truediv:
-        _expect_no_zero(tx, trackers[1])
+    may_raise = function in (*_QUOTIENTS, operator.truediv) and _is_zero_for_some(tx, trackers[1])
     nested = max([getattr(o, "nested", 0) for o in operands]) + (function in _QUOTIENTS)
     if nested > MOST_NESTED:
         return with_present_numbers(tx, function, trackers)
@@ -277,19 +275,16 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     made = from_number(result, ("call", function, tuple(operands)))
     if nested and isinstance(made, SymNodeVariable):
         made.proxy.nested = nested
+    if may_raise and isinstance(made, SymNodeVariable):
+        tx.tr.graph.passes.sizes.may_raise.append(made.proxy)
     return made
 
 
-def _expect_no_zero(tx: Frame, divisor: VariableTracker) -> None:
-    """Where data decide the divisor of a quotient that the next instruction drops, the graph checks that it is not 0: it would not compute
-    the quotient, which raises."""
-    behind = tx.lifted.instrs[tx.cur + 1 : tx.cur + 2]
-    if not behind or behind[0].op is not Op.POP_TOP or not isinstance(divisor, SymNodeVariable):
-        return
-    if isinstance(divisor.proxy, FloatValue) or not is_unbacked(divisor.proxy.sym):
-        return
-    if not tx.tr.graph.symbols.is_certain(operator.ne, divisor.proxy.sym, 0):
-        check(tx, divisor.as_tensor(tx), True, "data-dependent-size", "a division by a number that may be 0")
+def _is_zero_for_some(tx: Frame, divisor: VariableTracker) -> bool:
+    """Whether data decide a divisor, and may decide that it is 0."""
+    if not isinstance(divisor, SymNodeVariable) or isinstance(divisor.proxy, FloatValue):
+        return False
+    return is_unbacked(divisor.proxy.sym) and not tx.tr.graph.symbols.is_certain(operator.ne, divisor.proxy.sym, 0)
 
 
 def _bitwise(
