@@ -161,7 +161,7 @@ def _successors(lifted: Lifted, index: int) -> list[int]:
 
 def meeting_point(lifted: Lifted, index: int) -> int:
     """Where all ways on from a branch meet again: its immediate post-dominator, or the number of instructions if they meet behind the
-    frame's return. Ways that end at a `raise`, and handlers of exceptions, do not count.
+    frame's return, or if no way leads there. Ways that end at a `raise`, and handlers of exceptions, do not count.
 
     The greatest solution of the equations of dominance (Allen and Cocke 1972) on the reversed flow, with an integer as bit set per
     instruction.
@@ -186,6 +186,8 @@ def meeting_point(lifted: Lifted, index: int) -> int:
                 dominators[i] = found
                 changed = True
     common = dominators[index] & ~(1 << index)
+    if not any(instrs[i].op is Op.RETURN_VALUE for i in region):
+        return end  # a loop that only exceptions end: everything follows everything
     # The nearest of them is the one that all the others dominate.
     return max((i for i in (*region, end) if common >> i & 1), key=lambda i: dominators[i].bit_count(), default=end)
 

@@ -262,7 +262,33 @@ def global_deleted(x, o):
         return y
 
 
+def loop_that_an_error_ends(x, o):
+    try:
+        while True:
+            if x.sum() > 0:
+                o.scale = 2.0
+            o.seen.append(1)
+            if len(o.seen) % 2 == 0:
+                raise ValueError(o.scale)
+    except ValueError as error:
+        o.seen.append(error.args)
+    return x + 1
+
+
+def side_that_an_error_ends(x, o):
+    try:
+        if x.sum() > 0:
+            o.seen.append(missing)
+        y = x + 1
+        o.seen.append(3)
+    except NameError:
+        return x * 5
+    return y
+
+
 BREAKS = {
+    loop_that_an_error_ends: "a loop that data end",
+    side_that_an_error_ends: "a side that returns before the sides meet",
     captured_variable_deleted: "a variable is bound on one side only",
     global_deleted: "a variable is bound on one side only",
     one_list_or_two: "one list of a side where the other one has two",

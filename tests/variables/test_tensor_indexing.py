@@ -116,6 +116,20 @@ def test_too_many_positions():
             compiled(torch.ones(8, 8), i)
 
 
+@pytest.mark.parametrize("key", [[1, 7], (slice(None), [7]), PICKS + 4])
+def test_positions_out_of_range_raise_where_nobody_wants_the_items(key):
+    def f(x):
+        x[key]
+        return x + 1
+
+    x = torch.ones(6, 6)
+    with pytest.raises(IndexError) as expected:
+        f(x)
+    with pytest.raises(IndexError) as found:
+        dynamo_lite.compile(f, backend="eager")(x)
+    assert str(found.value) == str(expected.value)
+
+
 def test_a_view_is_a_view():
     def f(x, i):
         y = x[:, i]

@@ -248,8 +248,13 @@ def is_removable(node: Node) -> bool:
     ):
         return True
     if node.target is operator.getitem:
-        return len(node.all_input_nodes) == 1
+        return len(node.all_input_nodes) == 1 and not _has_list(node.args[1])
     return isinstance(node.meta.subject, SymValue)
+
+
+def _has_list(index: Any) -> bool:
+    """Whether an index has a list of positions, which may be out of range: they are data of a tensor when the graph is traced."""
+    return isinstance(index, list) or (isinstance(index, tuple) and any(map(_has_list, index)))
 
 
 def let_go(graph: Graph) -> None:

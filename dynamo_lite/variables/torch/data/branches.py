@@ -190,6 +190,8 @@ class _Fork:
         tx.ip = self.jump.target if self.jump.arg is truth else self.place + 2
         with self.contents.put_back(changes):
             result = tx.run_to(self.end)
+        if result is not None and self.end < len(tx.lifted.instrs):
+            unsupported(SLUG, "a side that returns before the sides meet")
         return _Side(tx.locals, list(tx.stack), result, changes)
 
     # -- where they meet
