@@ -21,9 +21,10 @@ from dynamo_lite.data_stack import with_room
 from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.signals import let_through
 
-from . import artifact
 from .aot import BOXED, FLOATS, FUSES_BRANCHES, boxed_forward, call_with_fakes, load_compiler, run_graph
-from .compiled_graph import called_directly
+from .compiled import artifact
+from .compiled.compiled_graph import called_directly
+from .compiled.kernels import compiled_together
 from .freezing import freeze
 from .pooling import count_windows_right
 from .regions import SEGMENTED, Segmented, compile_regions
@@ -59,7 +60,9 @@ def inductor(
             def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
                 inner = _or_as_it_is(gm) if depends_on_data(gm, fakes) else _in_regions(gm)
-                compiled = compile_fx(graph, fakes, config_patches=settings, inner_compile=partial(with_room, inner))
+                inner = partial(with_room, compiled_together()(inner))  # a backward pass is compiled when it is needed
+                with compiled_together():
+                    compiled = compile_fx(graph, fakes, config_patches=settings, inner_compile=inner)
                 return called_directly(without_disable(compiled))
 
             return call_with_fakes(compile_copy, gm, example_inputs)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from dynamo_lite import __version__
-from dynamo_lite.backends.artifact import processor
+from dynamo_lite.backends.compiled.artifact import processor
 from dynamo_lite.graph.serialized import versions
 
 

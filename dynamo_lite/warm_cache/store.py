@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("dynamo_lite")
 
-FORMAT = b"dynamo_lite cache 2\n"
+FORMAT = b"dynamo_lite cache 3\n"
 SUFFIX = ".entry"
 MAX_PER_KEY = 32
 """Versions kept of one function with one key; the oldest go first."""

@@ -11,8 +11,8 @@ import torch
 import dynamo_lite
 from dynamo_lite import config
 from dynamo_lite.__main__ import main
-from dynamo_lite.backends import artifact
-from dynamo_lite.backends.generated import Generated
+from dynamo_lite.backends.compiled import artifact
+from dynamo_lite.backends.compiled.generated import Generated
 from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.record import STATS, log
 from dynamo_lite.warm_cache import files, store

@@ -52,7 +52,7 @@ DAMAGES = {
     "cut": lambda data: data[:-10],
     "longer": lambda data: data + b"x",
     "one bit": lambda data: data[:-10] + bytes([data[-10] ^ 1]) + data[-9:],
-    "another format": lambda data: data.replace(b"cache 2", b"cache 9", 1),
+    "another format": lambda data: data.replace(b"cache 3", b"cache 9", 1),
     "no header": lambda data: data[: data.index(b"\n") + 1],
     "header that is no JSON": lambda data: data.replace(b"{", b"[", 1),
     "text": lambda data: b"hello\n",

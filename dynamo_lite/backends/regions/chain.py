@@ -170,7 +170,7 @@ class Segmented:
     def data(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         """The segments as plain data, each written by `write`."""
         parts = [write(part) for part in self.parts]
-        kernels = [name for part in parts for name, _ in part["kernels"]]
+        kernels = [kernel for part in parts for kernel in part["kernels"]]
         return {"parts": parts, "steps": list(self.steps), "results": list(self.results), "kernels": kernels}
 
 

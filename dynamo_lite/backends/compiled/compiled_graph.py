@@ -13,9 +13,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from dynamo_lite.backends.aot import BOXED
 from dynamo_lite.exc import Refused
-
-from .aot import BOXED
 
 ANY = object()
 

@@ -12,19 +12,16 @@ guards compare: the settings of the compilers, the variables of the environment 
 from __future__ import annotations
 
 import functools
-import importlib.machinery
-import importlib.util
 import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
-from types import BuiltinFunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
-
-from dynamo_lite.exc import Mismatch, Refused
 
 from .compiled_graph import label_of, records_of, runner
 from .generated import Generated, alias_of, resolved
+from .kernels import library_of, loaded, tell_address
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Settings.
@@ -146,9 +143,12 @@ def write(compiled: object) -> dict[str, Any]:
     metadata, graph = records_of(compiled)
     code = Generated(graph.source_code)
     names = graph.current_callable.__func__.__globals__
+    kernels = {name: library_of(names[name]) for name in code.kernels}
+    places = {library: i for i, library in enumerate(dict.fromkeys(library for library, _ in kernels.values()))}
     return {
         "code": code.compile(f"<inductor {graph.cache_key}>"),
-        "kernels": [(name, _library(names[name])) for name in code.kernels],
+        "kernels": [(name, places[library], entry) for name, (library, entry) in kernels.items()],
+        "libraries": [_contents(library) for library in places],
         "extern": [(name, alias_of(names["extern_kernels"], name)) for name in code.extern],
         "chains": code.chains,
         "outputs": len(metadata.output_info),
@@ -156,11 +156,7 @@ def write(compiled: object) -> dict[str, Any]:
     }
 
 
-def _library(kernel: Any) -> bytes:
-    """The shared library of a kernel."""
-    path = getattr(getattr(kernel, "__self__", None), "__file__", None)
-    if type(kernel) is not BuiltinFunctionType or kernel.__name__ != ENTRY or not path:
-        raise Refused(f"a kernel that is {kernel!r}")
+def _contents(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
@@ -168,18 +164,16 @@ def _library(kernel: Any) -> bytes:
 # ----------------------------------------------------------------------------------------------------------------------
 # Reading.
 
-ENTRY = "kernel"
-ADDRESS = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
-
 
 def read(data: dict[str, Any], library: Callable[[bytes], str]) -> Callable[..., Any]:
     """The callable again; `library` puts a shared library into a file. Raises `Mismatch`, and OSError."""
     import torch
 
-    os.environ[ADDRESS] = str(torch._C._dynamo.guards._torchinductor_pyobject_tensor_data_ptr)  # the kernels ask for it
+    tell_address()
     names: dict[str, Any] = {"__name__": __name__, "torch": torch}
-    for name, contents in data["kernels"]:
-        names[name] = _kernel(library(contents))
+    paths = [library(contents) for contents in data["libraries"]]
+    for name, place, entry in data["kernels"]:
+        names[name] = loaded(paths[place], entry)
     extern = {name: resolved(torch, path) for name, path in data["extern"]}
     if extern:
         names["extern_kernels"] = SimpleNamespace(**extern)
@@ -187,15 +181,3 @@ def read(data: dict[str, Any], library: Callable[[bytes], str]) -> Callable[...,
         resolved(torch, path)
     exec(data["code"], names)
     return runner(names["call"], data["outputs"], data["label"])
-
-
-def _kernel(path: str) -> Callable[..., Any]:
-    name = f"{os.path.splitext(os.path.basename(path))[0]}.{ENTRY}"
-    loader = importlib.machinery.ExtensionFileLoader(name, path)
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    try:
-        module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
-        loader.exec_module(module)
-        return getattr(module, ENTRY)
-    except (ImportError, AttributeError) as error:
-        raise Mismatch(f"a kernel that can't be loaded: {error}") from error
