@@ -114,24 +114,26 @@ def _begin(group: Sequence[_Kernel], submit: Any) -> Callable[[], dict[bytes, Ca
     from torch._inductor.exc import CppCompileError
 
     if len(group) == 1:
-        return lambda: _one_by_one(group)
+        return _begin_alone(group[0], submit)
     library = _text_classes().Library.load_async(together([kernel.text for kernel in group]), "cpu", submit_fn=submit)
 
     def load() -> dict[bytes, Callable[..., Any]]:
         try:
             path = library().path
         except CppCompileError:
-            return _one_by_one(group)
+            alone = [_begin_alone(kernel, submit) for kernel in group]
+            return {digest: made for load in alone for digest, made in load().items()}
         tell_address()
         return {kernel.digest: loaded(path, entry(number)) for number, kernel in enumerate(group)}
 
     return load
 
 
-def _one_by_one(group: Sequence[_Kernel]) -> dict[bytes, Callable[..., Any]]:
+def _begin_alone(kernel: _Kernel, submit: Any) -> Callable[[], dict[bytes, Callable[..., Any]]]:
     from torch._inductor.codecache import CppPythonBindingsCodeCache as Original
 
-    return {kernel.digest: Original.load_pybinding(kernel.argument_types, kernel.source) for kernel in group}
+    load = Original.load_pybinding_async(kernel.argument_types, kernel.source, submit_fn=submit)
+    return lambda: {kernel.digest: load()}
 
 
 def entry(number: int) -> str:
