@@ -5,7 +5,9 @@ Input: models with equal layers and without, in sizes at which a call takes some
 `regions="auto"` says so, and torch.compile; milliseconds per call of the two ways, in turns in one process, and their ratio with its
 p-value (above 1: the cut graph is faster). Each first call is measured in a process of its own with caches of its own.
 
-    python -m benchmarks.regions [--models bert,llama] [--training] [--no-save]
+`--first`: only the first calls, of what `regions="auto"` does and of torch.compile.
+
+    python -m benchmarks.regions [--models bert,llama] [--training] [--first] [--no-save]
 """
 
 from __future__ import annotations
@@ -240,13 +242,13 @@ def in_process(*arguments: str) -> Record:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def row(name: str, training: bool) -> Record:
+def row(name: str, training: bool, first_only: bool) -> Record:
     """One model."""
     kind = "training" if training else ""
-    firsts = {side: in_process("first", name, side, kind) for side in SIDES}
-    found = {side: firsts[side]["seconds"] for side in SIDES}
+    firsts = {side: in_process("first", name, side, kind) for side in SIDES[first_only:]}
+    found = {side: firsts[side]["seconds"] for side in firsts}
     cut = firsts["auto"]["regions"]
-    later = in_process("later", name, kind) if cut else {}
+    later = in_process("later", name, kind) if cut and not first_only else {}
     return {"model": name, **found, "ratio": found["auto"] / found["torch.compile"], "regions": cut, **later}
 
 
@@ -256,9 +258,9 @@ HEADER = """| model | whole | auto | torch.compile | auto to torch.compile | reg
 
 def line(found: Record) -> str:
     """One row of the table."""
-    seconds = [f"{found[side]:.1f} s" for side in SIDES]
+    seconds = [f"{found[side]:.1f} s" if side in found else "" for side in SIDES]
     cells = [found["model"], *seconds, f"{found['ratio']:.2f}", ", ".join(found["regions"]) or "none"]
-    if found["regions"]:
+    if "speed" in found:
         from .significance import verdict
 
         cells += [f"{found['whole ms']:.2f}", f"{found['auto ms']:.2f}", f"{found['speed']:.3f} {verdict(found['p'])}"]
@@ -269,7 +271,7 @@ def line(found: Record) -> str:
 
 def summary(rows: list[Record]) -> str:
     """Geometric means."""
-    cut = [found["speed"] for found in rows if found["regions"]]
+    cut = [found["speed"] for found in rows if "speed" in found]
     ratios = (found["ratio"] for found in rows)
     speed = f"; speed of the cut graphs {statistics.geometric_mean(cut):.3f}, least {min(cut):.3f}" if cut else ""
     return f"Geometric mean, first call to torch.compile's: {statistics.geometric_mean(ratios):.3f}{speed}."
@@ -287,6 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", default="")
     parser.add_argument("--training", action="store_true")
+    parser.add_argument("--first", action="store_true", help="only the first calls")
     parser.add_argument("--no-save", action="store_true", help="print only")
     options = parser.parse_args()
     names = options.models.split(",") if options.models else list(TRAINED if options.training else models())
@@ -294,12 +297,13 @@ def main() -> None:
     print(HEADER, flush=True)
     rows: list[Record] = []
     for name in names:
-        rows.append(row(name, options.training))
+        rows.append(row(name, options.training, options.first))
         print(line(rows[-1]), flush=True)
     print(summary(rows))
     if options.no_save:
         return
-    stem = RESULTS / f"regions{'-training' if options.training else ''}-{time.strftime('%Y%m%d')}"
+    kind = "-training" * options.training + "-first" * options.first
+    stem = RESULTS / f"regions{kind}-{time.strftime('%Y%m%d')}"
     facts = ", ".join(f"{key} {value}" for key, value in about.items())
     stem.with_suffix(".json").write_text(json.dumps({"environment": about, "rows": rows}, indent=1) + "\n")
     stem.with_suffix(".md").write_text(
