@@ -1,15 +1,16 @@
 """C++ kernels of one graph compiled in one run of the compiler."""
 
+import functools
 import threading
 
 import pytest
 import torch
-from torch._inductor import config
+from torch._inductor import config, cpu_vec_isa
 from torch._inductor.async_compile import AsyncCompile
 
 import dynamo_lite
-from dynamo_lite.backends.compiled import artifact, kernels
-from dynamo_lite.backends.inductor import inductor, is_inductor_supported
+from dynamo_lite.backends.compiled import artifact, kernels, vec_isa
+from dynamo_lite.backends.inductor import QUICKER, inductor, is_inductor_supported
 
 pytestmark = pytest.mark.skipif(not is_inductor_supported(), reason="no C++ compiler")
 
@@ -92,18 +93,53 @@ def test_torch_is_as_it_was_when_the_last_thread_leaves():
     inside, leave = threading.Event(), threading.Event()
 
     def other():
-        with kernels.compiled_together():
+        with QUICKER:
             inside.set()
             leave.wait(60)
 
     thread = threading.Thread(target=other)
-    with kernels.compiled_together():
+    with QUICKER:
         thread.start()
         assert inside.wait(60)
     assert AsyncCompile.cpp_pybinding is not ORIGINAL[0]
     leave.set()
     thread.join()
     assert (AsyncCompile.cpp_pybinding, AsyncCompile.wait) == ORIGINAL
+
+
+class TestVectorInstructions:
+    """The sets are stubs: the first one works, by `tried` in which order they were asked."""
+
+    @pytest.fixture
+    def sets(self, monkeypatch):
+        class Set(str):
+            def __bool__(self):
+                tried.append(str(self))
+                return self != "broken"
+
+        tried = []
+        monkeypatch.setattr(cpu_vec_isa, "supported_vec_isa_list", [Set("unknown"), *map(Set, ("broken", "a b", "a"))])
+        monkeypatch.setattr(cpu_vec_isa, "x86_isa_checker", lambda: ["broken", "a", "b"])
+        monkeypatch.setattr(
+            cpu_vec_isa, "valid_vec_isa_list", functools.cache(cpu_vec_isa.valid_vec_isa_list.__wrapped__)
+        )
+        yield tried
+        vec_isa._best_of.cache_clear()
+
+    def test_only_the_best_is_tried(self, sets):
+        for _ in range(2):
+            with QUICKER:
+                assert cpu_vec_isa.pick_vec_isa() == "a b"
+        assert sets == ["broken", "a b"]
+        assert cpu_vec_isa.valid_vec_isa_list() == ["a b", "a"]
+
+    def test_all_where_a_setting_chooses(self, sets, monkeypatch):
+        monkeypatch.setenv("ATEN_CPU_CAPABILITY", "a")
+        with QUICKER:
+            assert cpu_vec_isa.valid_vec_isa_list() == ["a b", "a"]
+        monkeypatch.delenv("ATEN_CPU_CAPABILITY")
+        with QUICKER, config.patch("cpp.simdlen", 256):
+            assert cpu_vec_isa.valid_vec_isa_list() == ["a b", "a"]
 
 
 def test_includes_come_first():

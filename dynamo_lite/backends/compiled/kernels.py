@@ -10,20 +10,20 @@ graph has some twenty kernels: that is half of the processor time of a first cal
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib.machinery
 import importlib.util
 import os
 import re
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from dynamo_lite.exc import Mismatch, Refused
+
+from .patches import Replacement
 
 ENTRY = "kernel"
 """The name of the function in a text, and in a loaded library."""
@@ -37,41 +37,12 @@ _known: weakref.WeakValueDictionary[bytes, Callable[..., Any]] = weakref.WeakVal
 """Digest of a text → the kernel, while a graph has it: segments of one graph have kernels in common."""
 
 
-@contextlib.contextmanager
-def compiled_together() -> Iterator[None]:
-    """While the block runs, in whichever thread, the kernels of a generated module are compiled together."""
-    with _patch:
-        yield
+def replacements() -> Iterator[Replacement]:
+    """For `Patches`: two methods of Inductor's `AsyncCompile`, of which each generated module has an instance."""
+    from torch._inductor.async_compile import AsyncCompile
 
-
-class _Patch:
-    """Two methods of Inductor's `AsyncCompile`, of which each generated module has an instance, are others while somebody is inside."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.inside = 0
-        self.originals: tuple[Any, Any] | None = None
-
-    def __enter__(self) -> None:
-        from torch._inductor.async_compile import AsyncCompile
-
-        with self.lock:
-            self.inside += 1
-            if self.inside == 1:
-                self.originals = AsyncCompile.cpp_pybinding, AsyncCompile.wait
-                AsyncCompile.cpp_pybinding = _cpp_pybinding
-                AsyncCompile.wait = functools.partialmethod(_wait, AsyncCompile.wait)
-
-    def __exit__(self, *error: object) -> None:
-        from torch._inductor.async_compile import AsyncCompile
-
-        with self.lock:
-            self.inside -= 1
-            if not self.inside:
-                AsyncCompile.cpp_pybinding, AsyncCompile.wait = self.originals
-
-
-_patch = _Patch()
+    yield Replacement(AsyncCompile, "cpp_pybinding", lambda original: _cpp_pybinding)
+    yield Replacement(AsyncCompile, "wait", lambda original: functools.partialmethod(_wait, original))
 
 
 class _Kernel:
