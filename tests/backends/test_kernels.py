@@ -69,6 +69,12 @@ def test_as_many_libraries_as_workers(threads):
     assert {entry for _, entry in backend.libraries} == {f"kernel_{i}" for i in range(4 // threads)}
 
 
+def test_no_library_has_too_many(monkeypatch):
+    monkeypatch.setattr(kernels, "MOST", 3)
+    backend = run(program(), threads=1)
+    assert sorted(entry for _, entry in backend.libraries) == ["kernel_0", "kernel_0", "kernel_1", "kernel_1"]
+
+
 def test_a_kernel_of_another_graph_is_that_kernel():
     f = program()
     first = run(f, threads=1)

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import importlib.machinery
 import importlib.util
+import math
 import os
 import re
 import weakref
@@ -30,6 +31,9 @@ ENTRY = "kernel"
 
 ADDRESS = "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"
 """The environment variable from which a library takes the address of the function that reads a tensor's data pointer."""
+
+MOST = 16
+"""Kernels in one text, so that no run of the compiler takes much memory."""
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
@@ -70,7 +74,8 @@ def _wait(self: Any, wait: Callable[..., None], scope: dict[str, Any]) -> None:
     new = {kernel.digest: kernel for kernel in waiting.values() if kernel.digest not in _known}
     workers = max(get_compile_threads(), 1)
     submit = self.submit if workers > 1 else None
-    groups = [list(new.values())[first::workers] for first in range(min(workers, len(new)))]
+    n_groups = max(min(workers, len(new)), math.ceil(len(new) / MOST))
+    groups = [list(new.values())[first::n_groups] for first in range(n_groups)]
     made: dict[bytes, Callable[..., Any]] = {}
     for load in [_begin(group, submit) for group in groups]:
         made.update(load())
