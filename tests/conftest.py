@@ -29,8 +29,13 @@ OF_TESTS = re.compile(r"^from (tests[\w.]*|\.[\w.]*) import ([\w, ]+|\([\w,\s]+\
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Without torch, leave out the files that import it, themselves or by other files of the tests."""
-    if HAVE_TORCH or collection_path.suffix != ".py":
+    """Without torch, leave out the files that import it, themselves or by other files of the tests, and folders whose `conftest` does."""
+    if HAVE_TORCH:
+        return None
+    if collection_path.is_dir():
+        own = collection_path / "conftest.py"
+        return True if own.exists() and FIRST_IMPORTS_TORCH.search(own.read_text()) else None
+    if collection_path.suffix != ".py":
         return None
     return True if NEEDS_TORCH.search(collection_path.read_text()) or leads_to_torch(collection_path) else None
 
