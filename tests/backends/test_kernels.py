@@ -75,13 +75,6 @@ def test_no_library_has_too_many(monkeypatch):
     assert sorted(entry for _, entry in backend.libraries) == ["kernel_0", "kernel_0", "kernel_1", "kernel_1"]
 
 
-def test_a_kernel_of_another_graph_is_that_kernel():
-    f = program()
-    first = run(f, threads=1)
-    second = run(lambda x: f(x).sqrt(), threads=1)
-    assert len(set(map(id, first.kernels)).intersection(map(id, second.kernels))) == 3
-
-
 def test_one_kernel_is_compiled_as_ever():
     constant = next(CONSTANTS) + 0.5
     backend = run(lambda x: x.sin() * constant, threads=1)

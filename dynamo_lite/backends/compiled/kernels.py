@@ -11,16 +11,14 @@ graph has some twenty kernels: that is half of the processor time of a first cal
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.machinery
 import importlib.util
 import math
 import os
 import re
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynamo_lite.exc import Mismatch, Refused
 
@@ -37,9 +35,6 @@ MOST = 16
 
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
-_known: weakref.WeakValueDictionary[bytes, Callable[..., Any]] = weakref.WeakValueDictionary()
-"""Digest of a text → the kernel, while a graph has it: segments of one graph have kernels in common."""
-
 
 def replacements() -> Iterator[Replacement]:
     """For `Patches`: two methods of Inductor's `AsyncCompile`, of which each generated module has an instance."""
@@ -49,13 +44,11 @@ def replacements() -> Iterator[Replacement]:
     yield Replacement(AsyncCompile, "wait", lambda original: functools.partialmethod(_wait, original))
 
 
-class _Kernel:
+class _Kernel(NamedTuple):
     """A kernel that is not compiled yet: in a generated module, in the place of the function."""
 
-    def __init__(self, argument_types: Sequence[str], source: str) -> None:
-        self.argument_types, self.source = argument_types, source
-        self.text = _text_classes().Text.load_pybinding(argument_types, source)
-        self.digest = hashlib.blake2b(self.text.encode(), digest_size=16).digest()
+    argument_types: Sequence[str]
+    source: str
 
 
 def _cpp_pybinding(self: Any, argtypes: list[str], source_code: str) -> Any:
@@ -71,45 +64,46 @@ def _wait(self: Any, wait: Callable[..., None], scope: dict[str, Any]) -> None:
     from torch._inductor.async_compile import get_compile_threads
 
     waiting = {name: value for name, value in scope.items() if type(value) is _Kernel}
-    new = {kernel.digest: kernel for kernel in waiting.values() if kernel.digest not in _known}
     workers = max(get_compile_threads(), 1)
     submit = self.submit if workers > 1 else None
-    n_groups = max(min(workers, len(new)), math.ceil(len(new) / MOST))
-    groups = [list(new.values())[first::n_groups] for first in range(n_groups)]
-    made: dict[bytes, Callable[..., Any]] = {}
-    for load in [_begin(group, submit) for group in groups]:
-        made.update(load())
-    _known.update(made)
-    for name, kernel in waiting.items():
-        scope[name] = made.get(kernel.digest) or _known[kernel.digest]
+    n_groups = max(min(workers, len(waiting)), math.ceil(len(waiting) / MOST))
+    groups = [list(waiting)[first::n_groups] for first in range(n_groups)]
+    loads = [_begin([waiting[name] for name in group], submit) for group in groups]
+    for group, load in zip(groups, loads, strict=True):
+        scope.update(zip(group, load(), strict=True))
     wait(self, scope)
 
 
-def _begin(group: Sequence[_Kernel], submit: Any) -> Callable[[], dict[bytes, Callable[..., Any]]]:
-    """Have the kernels compiled; what waits for that, and loads them."""
+def _begin(group: Sequence[_Kernel], submit: Any) -> Callable[[], list[Callable[..., Any]]]:
+    """Have the kernels compiled; what waits for that, and gives the functions."""
     from torch._inductor.exc import CppCompileError
 
     if len(group) == 1:
-        return _begin_alone(group[0], submit)
-    library = _text_classes().Library.load_async(together([kernel.text for kernel in group]), "cpu", submit_fn=submit)
+        return _begin_each(group, submit)
+    library = _text_classes().Library.load_async(together(map(_text, group)), "cpu", submit_fn=submit)
 
-    def load() -> dict[bytes, Callable[..., Any]]:
+    def load() -> list[Callable[..., Any]]:
         try:
             path = library().path
         except CppCompileError:
-            alone = [_begin_alone(kernel, submit) for kernel in group]
-            return {digest: made for load in alone for digest, made in load().items()}
+            return _begin_each(group, submit)()
         tell_address()
-        return {kernel.digest: loaded(path, entry(number)) for number, kernel in enumerate(group)}
+        return [loaded(path, entry(number)) for number in range(len(group))]
 
     return load
 
 
-def _begin_alone(kernel: _Kernel, submit: Any) -> Callable[[], dict[bytes, Callable[..., Any]]]:
+def _begin_each(group: Sequence[_Kernel], submit: Any) -> Callable[[], list[Callable[..., Any]]]:
+    """The same, each by itself."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache as Original
 
-    load = Original.load_pybinding_async(kernel.argument_types, kernel.source, submit_fn=submit)
-    return lambda: {kernel.digest: load()}
+    loads = [Original.load_pybinding_async(*kernel, submit_fn=submit) for kernel in group]
+    return lambda: [load() for load in loads]
+
+
+def _text(kernel: _Kernel) -> str:
+    """The text that Inductor would compile."""
+    return _text_classes().Text.load_pybinding(*kernel)
 
 
 def entry(number: int) -> str:
