@@ -342,6 +342,23 @@ def test_breaks(fn):
         dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(3), Holder())
 
 
+def test_an_unwanted_quotient_in_a_side_raises_in_that_side_only():
+    def f(x, o):
+        n = x.argmax().item()
+        if x.sum() > 0:
+            5 // n
+            y = x + 1
+        else:
+            y = x - 1
+        return y
+
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    for x in (torch.tensor([1.0, 2.0]), torch.tensor([-1.0, -2.0])):
+        assert torch.equal(compiled(x, None), f(x, None))
+    with pytest.raises(ZeroDivisionError):
+        compiled(torch.tensor([2.0, 1.0]), None)
+
+
 def test_inputs_that_share_memory():
     """The captured sides change copies of what they write to: such a call runs as ordinary Python."""
 

@@ -51,6 +51,7 @@ _TOTAL = frozenset(
     {operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs, operator.abs, numpy_number}
 )
 _QUOTIENTS = frozenset({operator.floordiv, operator.mod})
+QUOTIENTS = _QUOTIENTS | {operator.truediv}
 MOST_NESTED = 24
 """Quotients and remainders within each other, of which the algebra makes an expression that it takes ever longer to compare: beyond so many
 the number is a constant."""
@@ -255,7 +256,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     ):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
-    may_raise = function in (*_QUOTIENTS, operator.truediv) and _is_zero_for_some(tx, trackers[1])
+    may_raise = function in QUOTIENTS and _is_zero_for_some(tx, trackers[1])
     nested = max([getattr(o, "nested", 0) for o in operands]) + (function in _QUOTIENTS)
     if nested > MOST_NESTED:
         return with_present_numbers(tx, function, trackers)
@@ -276,8 +277,17 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     if nested and isinstance(made, SymNodeVariable):
         made.proxy.nested = nested
     if may_raise and isinstance(made, SymNodeVariable):
-        tx.tr.graph.passes.sizes.may_raise.append(made.proxy)
+        _keep(tx, made)
     return made
+
+
+def _keep(tx: Frame, quotient: SymNodeVariable) -> None:
+    """Have a quotient computed, for the error, even if nobody wants it; one in a side of a branch in that side only."""
+    graph = tx.tr.graph
+    if graph.scope is None:
+        graph.passes.sizes.may_raise.append(quotient.proxy)
+    else:
+        graph.node(quotient.proxy)
 
 
 def _is_zero_for_some(tx: Frame, divisor: VariableTracker) -> bool:

@@ -39,7 +39,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from ..body import CapturedBody, Outside, followed, is_same, structure
 from ..higher_order.control_flow import Branches
-from ..symnode import SymNodeVariable
+from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
 from .extremes import ChosenVariable, ExtremeChoice
@@ -157,6 +157,8 @@ class _Fork:
         """Why one side has to run alone; empty if both can."""
         if self.written:
             return "a side changes a tensor in place"
+        if any(_divides_by_data(node) for body in self.bodies for node in body.graph.nodes):
+            return "a side divides by a number that may be 0"
         if not all(isinstance(vt, TensorVariable) for pair in self.pairs for vt in pair):
             return "the sides leave numbers or objects"
         return _why_not_where(self.tx, branches)
@@ -450,6 +452,14 @@ def _gradient_inputs(result: object, edges: dict[GradientEdge, int]) -> set[int]
 
 
 # -- `torch.where` instead of `torch.cond`
+
+
+def _divides_by_data(node: Node) -> bool:
+    """Whether a node of a captured graph is the quotient of numbers of which data decide the second one."""
+    if not isinstance(getattr(node.meta, "subject", None), SymValue) or node.target not in QUOTIENTS:
+        return False
+    divisor = node.args[1]
+    return isinstance(divisor, Node) and is_unbacked(divisor.meta.subject.sym)
 
 
 def _why_not_where(tx: Frame, branches: Branches) -> str:
