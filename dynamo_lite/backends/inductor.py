@@ -34,7 +34,7 @@ from .requirements import Requirements, frozen
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-QUICKER = Patches(kernels.replacements, vec_isa.replacements)
+QUICKER = Patches(kernels.substitutes, vec_isa.substitutes)
 """Around what Inductor compiles: the same kernels, sooner."""
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from dynamo_lite.exc import Mismatch, Refused
 
-from .patches import Replacement
+from .patches import Substitute
 
 ENTRY = "kernel"
 """The name of the function in a text, and in a loaded library."""
@@ -36,12 +36,12 @@ MOST = 16
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
 
-def replacements() -> Iterator[Replacement]:
+def substitutes() -> Iterator[Substitute]:
     """For `Patches`: two methods of Inductor's `AsyncCompile`, of which each generated module has an instance."""
     from torch._inductor.async_compile import AsyncCompile
 
-    yield Replacement(AsyncCompile, "cpp_pybinding", lambda original: _cpp_pybinding)
-    yield Replacement(AsyncCompile, "wait", lambda original: functools.partialmethod(_wait, original))
+    yield Substitute(AsyncCompile, "cpp_pybinding", lambda original: _cpp_pybinding)
+    yield Substitute(AsyncCompile, "wait", lambda original: functools.partialmethod(_wait, original))
 
 
 class _Kernel(NamedTuple):

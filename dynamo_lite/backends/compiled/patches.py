@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 
-class Replacement(NamedTuple):
+class Substitute(NamedTuple):
     """An attribute, and what makes another value of its value."""
 
     owner: Any
@@ -23,18 +23,18 @@ class Replacement(NamedTuple):
 class Patches(contextlib.ContextDecorator):
     """`find`: functions that import what is to be replaced, called when somebody goes inside."""
 
-    def __init__(self, *find: Callable[[], Iterable[Replacement]]) -> None:
+    def __init__(self, *find: Callable[[], Iterable[Substitute]]) -> None:
         self.find = find
         self.lock = threading.Lock()
         self.inside = 0
         self.originals: list[tuple[Any, str, Any]] = []
 
     def __enter__(self) -> None:
-        replacements = [replacement for find in self.find for replacement in find()]
+        substitutes = [substitute for find in self.find for substitute in find()]
         with self.lock:
             self.inside += 1
             if self.inside == 1:
-                for owner, name, of in replacements:
+                for owner, name, of in substitutes:
                     original = vars(owner)[name]
                     self.originals.append((owner, name, original))
                     setattr(owner, name, of(original))

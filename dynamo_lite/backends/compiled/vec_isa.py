@@ -15,14 +15,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .patches import Replacement
+from .patches import Substitute
 
 
-def replacements() -> Iterator[Replacement]:
+def substitutes() -> Iterator[Substitute]:
     """For `Patches`."""
     from torch._inductor import cpu_vec_isa
 
-    yield Replacement(cpu_vec_isa, "valid_vec_isa_list", _best_of)
+    yield Substitute(cpu_vec_isa, "valid_vec_isa_list", _best_of)
 
 
 @functools.cache

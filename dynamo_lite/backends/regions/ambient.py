@@ -28,7 +28,7 @@ LEAVE = "leave_autocast"
 """Name of the function that ends a block of autocast; only graphs have it."""
 
 
-class AmbientState(NamedTuple):
+class SegmentState(NamedTuple):
     """What is other than before the graph: `settings`, as calls of setters, each with the call that puts it back, and how often autocast
     has been entered. `end`: the function that ends one block of it."""
 
@@ -46,18 +46,18 @@ class AmbientState(NamedTuple):
         return ends + [back for _, back in self.settings]
 
 
-FIRST_STATE = AmbientState()
+FIRST_STATE = SegmentState()
 
 
-def states_before(nodes: Sequence[Node]) -> list[AmbientState | None]:
+def states_before(nodes: Sequence[Node]) -> list[SegmentState | None]:
     """The state before each node; None where it is not known."""
-    found: list[AmbientState | None] = []
+    found: list[SegmentState | None] = []
     end = next((node.target for node in nodes if getattr(node.target, "__name__", None) == LEAVE), None)
     changed: dict[Any, tuple[Call, Call]] = {}
     depth, known = 0, True
     for node in nodes:
         first = not changed and not depth
-        state = FIRST_STATE if first else AmbientState(tuple(changed.values()), depth, end)  # type: ignore[arg-type]
+        state = FIRST_STATE if first else SegmentState(tuple(changed.values()), depth, end)  # type: ignore[arg-type]
         found.append(state if known and (depth == 0 or end is not None) else None)
         if node.target in READERS:
             _note(changed, node)

@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.record import GRAPH_RECORD, UNUSED_RANDOM, WRITTEN
 
-from .ambient import FIRST_STATE, AmbientState, states_before
+from .ambient import FIRST_STATE, SegmentState, states_before
 from .region import RepeatedRegion, arguments_of
 
 
@@ -27,8 +27,8 @@ class Stretch(NamedTuple):
 
     nodes: tuple[Node, ...]
     region: int | None
-    before: AmbientState = FIRST_STATE
-    behind: AmbientState = FIRST_STATE
+    before: SegmentState = FIRST_STATE
+    behind: SegmentState = FIRST_STATE
 
 
 class SegmentCall(NamedTuple):
