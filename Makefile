@@ -107,13 +107,13 @@ test-3.12 test-3.13 test-3.14: test-%: .venv-%/.ready
 test-no-torch: test-no-torch-3.13
 
 test-no-torch-3.12 test-no-torch-3.13: test-no-torch-%: .venv-no-torch-%/.ready
-	.venv-no-torch-$*/bin/python -m pytest -m "not sweep" $(WORKERS) $(PYTEST_ARGS)
+	.venv-no-torch-$*/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 # What continuous integration has time for on other versions, where they are installed: the rooms that know about versions.
 FIRST_TIER = $(addprefix tests/,csrc frontend guards interp isa polyfills variables)
 first-tier:
 	$(foreach minor,12 13,$(if $(shell command -v $(PYTHON3$(minor))),\
-		$(MAKE) --no-print-directory test-no-torch-3.$(minor) PYTEST_ARGS="-q $(FIRST_TIER)" &&)) true
+		$(MAKE) --no-print-directory test-no-torch-3.$(minor) PYTEST_ARGS="-q -m 'not sweep' $(FIRST_TIER)" &&)) true
 
 # With malloc under every object, so that valgrind sees each of them. CPython 3.11 hands out uninitialised digits when it makes
 # an int of zero bytes, which spreads: --undef-value-errors=no there.

@@ -123,7 +123,7 @@ class TestVectorInstructions:
             cpu_vec_isa, "valid_vec_isa_list", functools.cache(cpu_vec_isa.valid_vec_isa_list.__wrapped__)
         )
         yield tried
-        vec_isa._best_of.cache_clear()
+        vec_isa._best.cache_clear()
 
     def test_only_the_best_is_tried(self, sets):
         for _ in range(2):

@@ -144,11 +144,11 @@ def write(compiled: object) -> dict[str, Any]:
     code = Generated(graph.source_code)
     names = graph.current_callable.__func__.__globals__
     kernels = {name: library_of(names[name]) for name in code.kernels}
-    places = {library: i for i, library in enumerate(dict.fromkeys(library for library, _ in kernels.values()))}
+    libraries = list(dict.fromkeys(path for path, _ in kernels.values()))
     return {
         "code": code.compile(f"<inductor {graph.cache_key}>"),
-        "kernels": [(name, places[library], entry) for name, (library, entry) in kernels.items()],
-        "libraries": [_contents(library) for library in places],
+        "kernels": [(name, libraries.index(path), entry) for name, (path, entry) in kernels.items()],
+        "libraries": list(map(_contents, libraries)),
         "extern": [(name, alias_of(names["extern_kernels"], name)) for name in code.extern],
         "chains": code.chains,
         "outputs": len(metadata.output_info),

@@ -22,24 +22,26 @@ def substitutes() -> Iterator[Substitute]:
     """For `Patches`."""
     from torch._inductor import cpu_vec_isa
 
-    yield Substitute(cpu_vec_isa, "valid_vec_isa_list", _best_of)
+    yield Substitute(cpu_vec_isa, "valid_vec_isa_list", _instead_of)
 
 
-@functools.cache
-def _best_of(original: Any) -> Callable[[], list[Any]]:
-    from torch._inductor import config, cpu_vec_isa
-
-    @functools.cache
-    def best() -> list[Any]:
-        flags = cpu_vec_isa.x86_isa_checker()
-        known = (isa for isa in cpu_vec_isa.supported_vec_isa_list if all(flag in flags for flag in str(isa).split()))
-        first = next((isa for isa in known if isa), None)
-        return original() if first is None else [first]
+def _instead_of(original: Any) -> Callable[[], list[Any]]:
+    from torch._inductor import config
 
     def valid_vec_isa_list() -> list[Any]:
         any_may_do = config.cpp.simdlen is not None or os.environ.get("ATEN_CPU_CAPABILITY")
         if any_may_do or sys.platform != "linux" or original.cache_info().currsize:
             return original()
-        return best()
+        return _best(original)
 
     return valid_vec_isa_list
+
+
+@functools.cache
+def _best(original: Any) -> list[Any]:
+    from torch._inductor import cpu_vec_isa
+
+    flags = cpu_vec_isa.x86_isa_checker()
+    known = (isa for isa in cpu_vec_isa.supported_vec_isa_list if all(flag in flags for flag in str(isa).split()))
+    first = next((isa for isa in known if isa), None)
+    return original() if first is None else [first]

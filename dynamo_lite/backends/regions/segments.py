@@ -83,7 +83,7 @@ def cut_at(gm: GraphModule, nodes: Sequence[Node], borders: Sequence[int]) -> Ch
 
 
 def free_places(gm: GraphModule, nodes: Sequence[Node], *, any_state: bool = False) -> list[bool]:
-    """For each node, whether there may be a border before it: torch's state is known (unless `any_state`: it is that before the graph), all
+    """For each node, whether there may be a border before it: torch's state is that before the graph (with `any_state`: it is known), all
     values that cross are tensors and symbolic sizes, and no memory that the graph writes to is seen on both sides."""
     places = {node: i for i, node in enumerate(nodes)}
     free = [state is not None if any_state else state == FIRST_STATE for state in states_before(nodes)]
