@@ -102,7 +102,7 @@ class Config(AcceptedKeys):
     # Both sides of a branch on data become part of the graph: never, always, or None, automatic: under fullgraph, under inductor
     capture_branches: bool | str | None = None
     # print() and log records of constants and numbers run behind the graph instead of breaking it: always, never, or "auto", where an
-    # operator that raises can't make them lost
+    # operator that raises can't make them lost; True: clocks are read around the graph, too
     stitch: bool | str = "auto"
     error_on_graph_break: bool = False  # a break raises, as under fullgraph=True
     nested_graph_breaks: bool = True  # a break in an inlined callee splits there, not at the outermost call

@@ -131,7 +131,7 @@ BREAKS: dict[str, BreakKind] = {
         7,
         "reads the clock or the environment",
         "the result is different on every call and must not be baked into a graph",
-        "read it outside of the compiled function",
+        "read it outside of the compiled function, or set config.stitch = True for clocks",
     ),
     "object-identity": BreakKind(
         8,

@@ -174,8 +174,10 @@ class Codegen:
             self.hold(vt)  # before anything runs that might change what it is computed from
         for node in self.tr.graph.paths_to_read():
             self._read(node)
+        self._read_clocks(escaping, True)
         if outputs or not self.tr.graph.is_empty:
             self.graph_call.emit(self, roots, frames)
+        self._read_clocks(escaping, False)
         for function, args in self.tr.state.final_changes():
             self.load_callable(function)
             for arg in args:
@@ -184,6 +186,13 @@ class Codegen:
             self.asm.pop_top()
         if self.tr.effects.mutations or frames:
             self._prefetch(escaping)
+
+    def _read_clocks(self, escaping: list[Any], early: bool) -> None:
+        """Have the times in locals that are wanted, in the order in which the program asked for them."""
+        wanted = set(map(id, escaping))
+        for reading in self.tr.effects.clocks:
+            if reading.is_early is early and id(reading) in wanted:
+                self.hold(reading)
 
     def parameters(self) -> tuple[str, ...]:
         """The variables of the frame that are arguments."""

@@ -30,6 +30,7 @@ class SideEffects:
         cached: results of functions with a cache that were followed.
         provisos: conditions that can be checked once it is known which objects escape; `check(tr, escaping)` raises where one fails.
         profilers, collectives: models of the profilers and collectives that the traced code has begun and not yet ended.
+        clocks: the times that the traced code has asked for, in order, each a `ClockReading`.
         watches: functions that are told of an object that existed before, before its first change.
     """
 
@@ -41,6 +42,7 @@ class SideEffects:
         self.provisos: list[Any] = []
         self.profilers: list[Any] = []
         self.collectives: list[Any] = []
+        self.clocks: list[Any] = []
         self.watches: list[Callable[[VariableTracker], None]] = []
 
     def mutating(self, vt: VariableTracker) -> None:

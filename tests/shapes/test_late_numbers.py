@@ -1,12 +1,14 @@
 """Metrics: floats that Python computes from items of tensors, in one graph with what the program does beside it."""
 
 import math
+import time
 import types
 
 import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.config import config
 from dynamo_lite.record import log
 
 WEIGHT = torch.linspace(-1, 1, 9).reshape(3, 3)
@@ -135,3 +137,71 @@ def test_a_break_behind_it():
     compiled = dynamo_lite.compile(step, backend="eager")
     found = [compiled(torch.full((2,), float(i)))[1] for i in range(4)]
     assert found == [0.5, 4.5, 12.5, 24.5]
+
+
+class TestClocks:
+    """`config.stitch = True`: clocks are read around the graph."""
+
+    @pytest.mark.parametrize("stitch", [True, "auto"])
+    def test_times_a_graph(self, stitch):
+        spans, sizes = [], torch.randn(600, 600)
+
+        def step(x):
+            start = time.perf_counter()
+            y = x @ x @ x @ x @ x @ x
+            end = time.perf_counter()
+            spans.append(end - start)
+            text = f"{(end - start) * 1000:.3f}"
+            return y.sin(), start, end, text
+
+        with config.patch(stitch=stitch):
+            compiled = dynamo_lite.compile(step, backend="eager")
+            log.reset()
+            before = time.perf_counter()
+            y, start, end, text = compiled(sizes)
+            after = time.perf_counter()
+        assert torch.equal(y, step(sizes)[0])
+        assert before < start < end < after
+        assert end - start > (after - end) / 1000, "the operators run between the two readings"
+        assert spans[0] == end - start
+        assert text == f"{(end - start) * 1000:.3f}"
+        slugs = [b.slug for b in log.breaks()]
+        assert slugs == ([] if stitch is True else ["time-dependent", "time-dependent"])
+
+    def test_a_reading_is_one_number_and_a_question_about_it_ends_the_graph(self):
+        def step(x):
+            start = time.monotonic()
+            y = x.sin()
+            span = time.monotonic() - start
+            if span >= 0:
+                y = y + 1
+            return y, start, [start], span
+
+        with config.patch(stitch=True):
+            compiled = dynamo_lite.compile(step, backend="eager")
+            log.reset()
+            for _ in range(3):
+                y, start, (again,), span = compiled(torch.ones(3))
+                assert torch.equal(y, torch.ones(3).sin() + 1)
+                assert again == start
+                assert span >= 0
+        assert [b.slug for b in log.breaks()] == ["data-dependent-size"]
+
+    def test_each_call_reads_anew_and_keeps_the_time_in_an_attribute(self):
+        state = types.SimpleNamespace(started=0.0, spent=0.0)
+
+        def step(x):
+            state.started = time.time()
+            y = x + 1
+            state.spent += time.time() - state.started
+            return y
+
+        with config.patch(stitch=True):
+            compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
+            times = []
+            for _ in range(4):
+                before = time.time()
+                compiled(torch.ones(3))
+                times += [before, state.started]
+            assert times == sorted(times)
+            assert 0 < state.spent < time.time() - times[0]

@@ -277,6 +277,14 @@ class Symbols:
             return None
         return formula(_printed(expr), tuple(map(str, symbols))), [self.numbers[s] for s in symbols]
 
+    def source_of(self, value: SymValue) -> GuardNode | None:
+        """The access path of an int that the program has as such, or computes from one by sums and products; None for any other number."""
+        found = self.formula(value)
+        if found is None or len(found[1]) != 1:
+            return None
+        function, (node,) = found
+        return node if value.sym.node.expr.is_symbol else self.tr.source(node, ir.CALL, function)
+
     @staticmethod
     def is_certain(compare: Callable[[Any, Any], Any], one: object, other: object) -> bool:
         """Whether a comparison of ints, of which some are symbolic, follows from what is known of them."""

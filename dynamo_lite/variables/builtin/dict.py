@@ -4,8 +4,8 @@ Input: host keys and trackers of the values, or a real dict. Output: `DictVariab
 `MappingProxyVariable`.
 Invariant: `items` maps host keys (`hashing.key_of`) to trackers in the dict's order, and is one host dict for the life
 of the model, so that iterators over it notice changes as CPython's do. A sourced dict is read key by key until
-something needs all of them: until then stores and deletions of constant keys are kept in `pending`, without a guard
-on the rest of the dict.
+something needs all of them: until then stores and deletions of constant keys, or the store of one number that varies, are kept in
+`pending`, without a guard on the rest of the dict.
 Mirrors `Objects/dictobject.c` and `Objects/descrobject.c` (mapping proxy).
 """
 
@@ -142,7 +142,9 @@ class DictVariable(NativeVariable):
             guard_stored_hashes(tr, self.value, source, items)
         self.original = dict(items)
         for key, (deleted, value) in self.pending.items():
-            if numbers:
+            if type(key) is NumberKey:
+                key = number_key(tr.thread.frame, key.vt, items)
+            elif numbers:
                 key = number_key(tr.thread.frame, ConstantVariable(key), items)
             if deleted or value is None:
                 items.pop(key, None)
@@ -242,6 +244,20 @@ class DictVariable(NativeVariable):
                 return
         self.items[key] = value
 
+    def _stores_unread(self, tx: Frame, key: VariableTracker) -> bool:
+        """Whether a value can be stored for a number that varies, in a dict that is as it was at the call and that no key was asked of.
+        What the next use asks of the dict reads all of it. That no finalizer runs for what the value replaces is guarded."""
+        if "items" in self.__dict__ or self.source is None or self.pending or tx.tr.effects.watches:
+            return False
+        source = tx.tr.graph.symbols.source_of(key.proxy) if key.python_type() is int else None
+        if source is None or not (self._has_plain_keys() and _replaces_plain(self.value, key.present())):
+            return False
+        text = f"{self.source.path} has nothing that dies with an effect at {source.path}"
+        tx.tr.guards.predicate(_replaces_plain, [self.source, source], text)
+        tx.tr.effects.mutating(self)
+        self.numbered = True
+        return True
+
     def discard(self, tx: Frame, key: Any) -> VariableTracker | None:
         """Remove a host key; its value, None if it was not there."""
         if self.source is None:
@@ -270,14 +286,17 @@ class DictVariable(NativeVariable):
     def children(self) -> Any:
         items = self.__dict__.get("items")
         if items is None:
-            return [value for _, value in self.pending.values() if value is not None]
+            return [
+                *map(key_tracker, self.pending),
+                *(value for _, value in self.pending.values() if value is not None),
+            ]
         return [*map(key_tracker, items), *map(key_tracker, self.deleted_keys()), *items.values()]
 
     def let_go(self, tr: Trace) -> Any:
         items = self.__dict__.get("items")
         if items is None:
             values = [value for _, value in self.pending.values() if value is not None]
-            held = held_items(tr, self.source, self.value, self.pending)
+            held = held_items(tr, self.source, self.value, filter(is_constant_key, self.pending))
         else:
             values = [*map(key_tracker, items), *items.values()]
             held = sourced_objects([*map(key_tracker, self.original), *self.original.values()])
@@ -352,6 +371,9 @@ class DictVariable(NativeVariable):
         return raise_with(tx, KeyError, key)
 
     def mp_ass_subscript(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
+        if value is not None and key.is_symbolic and self._stores_unread(tx, key):
+            self.pending[NumberKey(key)] = (False, value)
+            return
         host_key = self.key(tx, key)
         if value is not None:
             self.store(tx, host_key, value)
@@ -503,6 +525,11 @@ class DictVariable(NativeVariable):
                 cg.asm.pop_top()
             if value is not None:
                 self.emit_stores(cg, [(key, value)])
+
+
+def _replaces_plain(real: dict[Any, Any], key: int) -> bool:
+    """Whether a dict has a value without a finalizer for this key, or none."""
+    return type(dict.get(real, key)) in ATOMIC_TYPES
 
 
 def values_of(real: Any) -> tuple[Any, ...]:

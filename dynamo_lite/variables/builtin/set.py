@@ -3,14 +3,15 @@
 Input: host keys, or a real set. Output: `SetVariable`, `FrozenSetVariable` and their method surface.
 Invariant: `items` is a host set of host keys that goes through the same operations as the set of the traced program:
 the host's algorithms decide which of two equal elements stays, and the order of constants is the order that CPython
-would give. Numbers that may be others at the next call are `held` until somebody looks, since they decide about the order.
+would give. Numbers that may be others at the next call are `held` until somebody looks, since they decide about the order. A set from
+outside that is only added to is not read, and may have any elements at the next call.
 Mirrors `Objects/setobject.c`.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import starmap, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,15 @@ from dynamo_lite.variables.protocol.abstract import (
     length,
     unpack,
 )
-from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker, load_filled, sourced_objects
+from dynamo_lite.variables.protocol.base import (
+    MISSING,
+    Child,
+    Children,
+    Plain,
+    VariableTracker,
+    load_filled,
+    sourced_objects,
+)
 from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.hashing import (
@@ -73,11 +82,12 @@ if TYPE_CHECKING:
 
 
 class SetVariable(NativeVariable):
-    """A set, or the native part of an instance of a subclass."""
+    """A set, or the native part of an instance of a subclass. `added`: what one from outside gets whose elements are not read."""
 
     cls: type = set
     base: type = set
     items: Any = Plain((), lazy=True)
+    added: Sequence[VariableTracker] = Children((), init=False)
 
     def __post_init__(self) -> None:
         self.items = self.base(self.items)
@@ -120,6 +130,9 @@ class SetVariable(NativeVariable):
             if type(real) is base:
                 guard_stored_hashes(tr, real, source, keys)
         self.original = frozenset(items)
+        if self.added:
+            items.update([element_key(tr.thread.frame, vt) for vt in self.added])
+            self.added = ()
         return items
 
     def in_order(self) -> Iterable[Any]:
@@ -138,8 +151,8 @@ class SetVariable(NativeVariable):
 
     @property
     def is_unread(self) -> bool:
-        """True for a set from outside whose elements nobody has looked at."""
-        return "_tr" in self.__dict__ and "items" not in self.__dict__
+        """True for a set from outside that nobody has looked at or added to."""
+        return "_tr" in self.__dict__ and "items" not in self.__dict__ and not self.added
 
     def has(self, tx: Frame, key: object) -> bool:
         """Whether a host key is in the set. A sourced set is not loaded for a key that is known."""
@@ -153,12 +166,14 @@ class SetVariable(NativeVariable):
     def children(self) -> Any:
         if "held" in self.__dict__:
             return [*map(key_tracker, self.held[0]), *self.held[1]]
-        return list(map(key_tracker, [*self.__dict__.get("items", ()), *self.removed()]))
+        return [*map(key_tracker, [*self.__dict__.get("items", ()), *self.removed()]), *self.added]
 
     def let_go(self, tr: Trace) -> Any:
         return sourced_objects(map(key_tracker, self.removed()))
 
     def differs(self) -> bool:
+        if self.added:
+            return not all(isinstance(vt, ConstantVariable) and set.__contains__(self.value, vt.value) for vt in self.added)
         return "original" not in self.__dict__ or len(self.items) != len(self.original) or bool(self.removed())
 
     def removed(self) -> list[Any]:
@@ -177,6 +192,11 @@ class SetVariable(NativeVariable):
         """`set.add`, also for frozensets under construction."""
         if item.is_symbolic and type(self) is SetVariable and self.source is None and item.present() is not None:
             self.hold(item)
+            return
+        is_read = self.source is None or "items" in self.__dict__ or tx.tr.effects.watches
+        if not is_read and self.base is set and _is_atom(item):
+            tx.tr.effects.mutating(self)
+            self.added = (*self.added, item)
             return
         key = element_key(tx, item)
         self.changing(tx)
@@ -261,6 +281,13 @@ class SetVariable(NativeVariable):
     def emit_update(self, cg: Codegen) -> None:
         if self.is_unread:
             return  # a subclass's attributes were changed
+        if self.added:
+            cg.load_callable(set.update)
+            cg.load(self)
+            emit_list(cg, self.added)
+            cg.asm.call(2)
+            cg.asm.pop_top()
+            return
         items = self.items
         removed = list(self.removed())
         added = absent_from(self.original, items)
@@ -308,6 +335,11 @@ def _with_hashes(objects: list[Any], hashes: tuple[int | None, ...]) -> dict[Any
         else:
             store_hashed(table, key, number, None)
     return table
+
+
+def _is_atom(item: VariableTracker) -> bool:
+    """Whether an element is a constant that is its own key, or a number that varies."""
+    return item.is_symbolic or (isinstance(item, ConstantVariable) and is_constant_key(item.value))
 
 
 def elements_of(real: Any) -> tuple[Any, ...]:

@@ -20,11 +20,11 @@ from dynamo_lite.exc import Unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.base import Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean, is_none
-from dynamo_lite.variables.protocol.deferred_str import DataText, LateText, settled
+from dynamo_lite.variables.protocol.deferred_str import settled
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
 from dynamo_lite.variables.protocol.native import emit_call
 
-from .printing import LateOutput, is_of_c, place_of_call, text_now, why_now, write_behind
+from .printing import LateOutput, is_of_c, is_settled, place_of_call, text_now, why_now, write_behind
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -184,7 +184,7 @@ def _extra(tx: Frame, kwargs: dict[str, VariableTracker]) -> dict[str, VariableT
     if given.python_type() is not dict:
         return None
     items = given.pairs(tx)
-    if not all(isinstance(key, ConstantVariable) and type(key.value) is str and _is_settled(vt) for key, vt in items):
+    if not all(isinstance(key, ConstantVariable) and type(key.value) is str and is_settled(vt) for key, vt in items):
         return None
     extra = {key.value: vt for key, vt in items}
     return extra if _TAKEN.isdisjoint(extra) else None
@@ -202,7 +202,7 @@ def _settled(tx: Frame, values: list[VariableTracker], call: str) -> list[Variab
     """The message and the arguments of a record, of which those that may change are texts; empty where the record's text is not known
     not to fail."""
     try:
-        given = [vt if _is_settled(vt) else settled(tx, text_now(tx, vt, call)) for vt in values]
+        given = [vt if is_settled(vt) else settled(tx, text_now(tx, vt, call)) for vt in values]
     except Unsupported:
         return []
     message, *samples = [_sample(vt, vt is value) for vt, value in zip(given, values, strict=True)]
@@ -211,14 +211,6 @@ def _settled(tx: Frame, values: list[VariableTracker], call: str) -> list[Variab
     except (TypeError, ValueError, KeyError):
         return []
     return given
-
-
-def _is_settled(vt: VariableTracker) -> bool:
-    is_late = isinstance(vt, LateText) and vt.first(DataText) is None
-    return vt.is_symbolic or is_late or (isinstance(vt, ConstantVariable) and type(vt.value) in _IMMUTABLE)
-
-
-_IMMUTABLE = (str, int, float, bool, type(None))
 
 
 class _Text(str):

@@ -21,7 +21,7 @@ from dynamo_lite.messages import short_path
 from dynamo_lite.variables.protocol.abstract import is_true, type_name
 from dynamo_lite.variables.protocol.base import Child, ObservedException, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
-from dynamo_lite.variables.protocol.deferred_str import joined, settled
+from dynamo_lite.variables.protocol.deferred_str import DataText, LateText, joined, settled
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, object_str
 
@@ -160,5 +160,13 @@ def text_now(tx: Frame, vt: VariableTracker, call: str) -> VariableTracker:
         return unsupported("call-print", f"{call} of an object whose text changes something")
     return text
 
+
+def is_settled(vt: VariableTracker) -> bool:
+    """Whether an object has the same text whenever it is asked for, and no code of the program makes it."""
+    is_late = isinstance(vt, LateText) and vt.first(DataText) is None
+    return vt.is_symbolic or is_late or (isinstance(vt, ConstantVariable) and type(vt.value) in _IMMUTABLE)
+
+
+_IMMUTABLE = (str, int, float, bool, type(None))
 
 REFUSED[print] = ("call-print", "print()")  # what a forecast says where `config.stitch` is off

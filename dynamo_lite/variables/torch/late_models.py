@@ -2,7 +2,7 @@
 
 Input: the modules that the program has imported by the time a trace begins. Output: our modules about them, imported, which fills the
 tables of models.
-Invariant: a trace imports neither sympy nor a part of torch or numpy that the program does without.
+Invariant: a trace imports neither sympy nor a part of torch, numpy or tqdm that the program does without.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dynamo_lite.graph.core.arguments import MODELS
 
 _LATE = {
     "numpy.fft": ".numpy.fourier",
+    "tqdm.asyncio": "..stdlib.progress_bars",
     "torch.distributed.distributed_c10d": ".distributed.collectives",
     "torch.distributed.tensor": ".subclasses.dtensor",
     "torch.fx.experimental.symbolic_shapes": ".symbolic_shapes",
