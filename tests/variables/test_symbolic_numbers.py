@@ -1,8 +1,10 @@
 """Numbers that are symbolic from the second value on: results and errors are those of ints. Needs no torch."""
 
 import functools
+import itertools
 import math
 import operator
+import random
 
 import pytest
 
@@ -327,3 +329,63 @@ def test_a_number_compared_with_itself(text):
     compiled = captured(f)
     for a in (5, 6, 7, 12, -4, 100, 3, 2, 1, 0, 30, 41):
         assert compiled(a) == f(a)
+
+
+SUMS = """
+    n = a + b; m = 0\\n    if a == b: m = n + c\\n    return m, n + n + c
+    n = a + b; m = (5, 6, 7, 8, 9)[n % 5]; n = n + a; return m, n
+    n = a + b; m = 0\\n    if n == 4: m = n + c + a\\n    return m
+    n = a + b + c; m = 0\\n    if b == 2 * a: m = n + a\\n    return m, n + b
+"""
+
+
+@pytest.mark.parametrize("text", SUMS.strip().splitlines())
+def test_a_sum_that_a_fact_makes_something_else(text):
+    """`a + b` is `2*a` where the two are equal, and a number where it was asked for."""
+    assert same_numbers("    " + text.strip().replace("\\n", "\n")) is None
+
+
+def same_numbers(body):
+    """None if a program of three ints computes captured what it does eagerly, for many of them; else the first numbers that differ."""
+    namespace = {}
+    exec(f"def program(a, b, c):\n{body}\n", namespace)
+    eager = namespace["program"]
+    compiled = captured(eager)
+    with config.patch(recompile_limit=100, accumulated_recompile_limit=100):
+        for numbers in itertools.product((3, 2, 5, 1), repeat=3):
+            expected = eager(*numbers)
+            found = compiled(*numbers)
+            if found != expected:
+                return body, numbers, found, expected
+    return None
+
+
+class Arithmetic:
+    """Random programs: numbers computed from three ints, a question about them, and numbers computed from all of these."""
+
+    def __init__(self, seed):
+        self.random, self.names = random.Random(seed), ["a", "b", "c"]
+
+    def question(self):
+        if self.random.randrange(3) == 0:
+            return f"(4, 7, 9)[{self.random.choice(self.names)} % 3]"
+        one, other = self.random.sample(["a", "b", "c", "2 * a"], 2)
+        return f"if {one} {self.random.choice(['==', '==', '<'])} {other}: pass"
+
+    def computation(self, names):
+        operator = self.random.choice("++++++-*")
+        one, other = self.random.sample(names, 2)
+        name = f"n{len(self.names)}"
+        self.names.append(name)
+        return f"{name} = {one} {operator} {other}"
+
+    def body(self):
+        lines = [self.computation(["a", "b", "c"]) for _ in range(3)]
+        lines.append(self.question())
+        lines += [self.computation(self.names) for _ in range(5)]
+        return "\n".join(f"    {line}" for line in [*lines, f"return {', '.join(self.names)}"])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_arithmetic_with_facts_in_between(seed):
+    assert same_numbers(Arithmetic(seed).body()) is None

@@ -17,6 +17,7 @@ import sympy
 from torch import SymInt
 from torch._guards import SLoc
 from torch.fx.experimental import _config as torch_config
+from torch.fx.experimental import sym_node
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, ShapeGuard
 from torch.utils._sympy.numbers import int_oo
@@ -27,6 +28,22 @@ from dynamo_lite.record import Function
 
 _log = logging.getLogger(__name__)
 _log.setLevel(logging.ERROR)  # torch warns of each question that raises
+
+
+_optimized_add = sym_node._optimized_add
+
+
+def _sound_add(lhs: Any, rhs: Any, lhs_is_sum: bool = False, rhs_is_sum: bool = False) -> tuple[bool, Any]:
+    """torch's addition. That takes the parts of a node's expression for the symbols of a sum, which they were when it was made; a fact may
+    have made a number or a product of it since (`a + b`, where `a == b` is a guard, is `2*a`), whose parts are no summands (torch 2.13)."""
+    return _optimized_add(lhs, rhs, lhs_is_sum and _adds_symbols(lhs), rhs_is_sum and _adds_symbols(rhs))
+
+
+def _adds_symbols(expr: Any) -> bool:
+    return bool(expr.is_Add) and all(part.is_symbol for part in expr.args)
+
+
+sym_node._optimized_add = _sound_add
 
 
 class IntNode(SymNode):
