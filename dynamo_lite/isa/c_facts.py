@@ -16,6 +16,14 @@ def _raised(call: Callable[..., object], *args: object) -> str:
     raise AssertionError(f"{call} has not raised")
 
 
+def _notes(call: Callable[..., object], *args: object) -> list[str]:
+    try:
+        call(*args)
+    except Exception as error:
+        return getattr(error, "__notes__", [])
+    raise AssertionError(f"{call} has not raised")
+
+
 def _unpack() -> None:
     _first, _second = [0, 0, 0]
 
@@ -51,6 +59,8 @@ EMPTY_SLOT = (
     .replace("'s'", "'{attribute}'")
 )
 NO_PAIR = _raised(dict, [0]).replace("#0", "#{number}")
+NO_PAIR_NOTE = "".join(_notes(dict, [0])).replace("#0", "#{number}")
+"""Empty where the exception gets none: any TypeError is replaced there."""
 TOO_MANY_VALUES = _raised(_unpack).replace("2", "{wanted}").replace("3", "{there}")
 """Of a list, tuple or dict, whose length C knows."""
 TOO_MANY_ITEMS = TOO_MANY_VALUES.partition(", got")[0].rstrip(")") + ")"

@@ -652,3 +652,48 @@ def test_an_iterator_is_moved_before_its_dict_changes(view, change):
     def make_args(k):
         return [{{3: 4}}]
     """)
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["5", "Refuses()", "Stops()", "Fails()", "(1, 2, 3)", "'ab'", "{1, 2}", "[1]"],
+)
+def test_what_is_no_pair(item):
+    """A TypeError of an item's iterator is replaced, or gets a note, as the version has it; other errors are passed on."""
+    agrees(f"""
+    class Refuses:
+        def __iter__(self):
+            raise TypeError("no")
+
+    class Stops:
+        def __iter__(self):
+            yield 1
+            raise TypeError("no more")
+
+    class Fails:
+        def __iter__(self):
+            yield 1
+            raise ValueError("bad")
+
+    def told(error):
+        return repr(error), getattr(error, "__notes__", None), repr(error.__context__)
+
+    def program(d):
+        out = []
+        for make in (lambda: dict([{item}]), lambda: d.update([(1, 2), {item}])):
+            try:
+                out.append(make())
+            except Exception as error:
+                out.append(told(error))
+            try:
+                raise KeyError(1)
+            except KeyError:
+                try:
+                    out.append(make())
+                except Exception as error:
+                    out.append(told(error))
+        return out, d
+
+    def make_args(k):
+        return [{{}}]
+    """)

@@ -17,6 +17,7 @@ import operator
 import sys
 import types
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import store_hashed
@@ -38,6 +39,7 @@ from dynamo_lite.variables.protocol.abstract import (
 from dynamo_lite.variables.protocol.base import (
     MISSING,
     Child,
+    ObservedException,
     Plain,
     VariableTracker,
     held_items,
@@ -598,13 +600,40 @@ def merge_pairs(tx: Frame, self: DictVariable, iterable: VariableTracker) -> Non
     iterator = get_iter(tx, iterable)
     i = 0
     while (pair := iter_next(tx, iterator)) is not None:
-        if pair.tp_iter is None and pair.sq_item is None:
-            tx.raises(TypeError, c_facts.NO_PAIR.format(number=i))
-        parts = unpack(tx, pair)
+        parts = _unpack_pair(tx, pair, i)
         if len(parts) != 2:
             tx.raises(ValueError, f"dictionary update sequence element #{i} has length {len(parts)}; 2 is required")
         self.store(tx, self.key(tx, parts[0]), parts[1])
         i += 1
+
+
+def _unpack_pair(tx: Frame, pair: VariableTracker, number: int) -> list[VariableTracker]:
+    """`PySequence_Fast` of an item of a sequence of pairs, with what a TypeError of it becomes."""
+    if pair.python_type() in (list, tuple):
+        return unpack(tx, pair)
+    message = c_facts.NO_PAIR.format(number=number)
+    with _type_error_becomes(tx, message, number):
+        iterator = get_iter(tx, pair)
+    with _type_error_becomes(tx, None if c_facts.NO_PAIR_NOTE else message, number):
+        return unpack(tx, iterator)
+
+
+@contextmanager
+def _type_error_becomes(tx: Frame, message: str | None, number: int) -> Iterator[None]:
+    """Raise a new TypeError with this message in place of one from the block; None: the same one. It gets CPython's note."""
+    try:
+        yield
+        return
+    except ObservedException as observed:
+        exc = observed.exc
+        if not issubclass(exc.python_type(), TypeError):
+            raise
+    if message is not None:
+        exc = tx.call(tx.tr.type_tracker(TypeError), [ConstantVariable(message)])
+        exc.chain(tx)
+    if c_facts.NO_PAIR_NOTE:
+        tx.call(get_attr(tx, exc, "add_note"), [ConstantVariable(c_facts.NO_PAIR_NOTE.format(number=number))])
+    raise ObservedException(exc)
 
 
 def _entries(table: Any) -> Iterator[Any]:
