@@ -551,3 +551,19 @@ def test_a_division_by_data_raises_where_nobody_wants_the_quotient(divide, backe
         with pytest.raises(ZeroDivisionError) as found:
             compiled(T([2.0, 1.0]))
         assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("divide", [operator.truediv, operator.floordiv, operator.mod, divmod])
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_division_by_data_raises_where_the_algebra_knows_the_quotient(divide, times):
+    def f(x):
+        n = x.argmax().item()
+        return x + 1, divide(times * n, n)
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    assert compiled(T([1.0, 2.0]))[1] == divide(times, 1)
+    with pytest.raises(ZeroDivisionError) as expected:
+        f(T([2.0, 1.0]))
+    with pytest.raises(ZeroDivisionError) as found:
+        compiled(T([2.0, 1.0]))
+    assert str(found.value) == str(expected.value)

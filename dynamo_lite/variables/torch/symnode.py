@@ -276,18 +276,23 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     made = from_number(result, ("call", function, tuple(operands)))
     if nested and isinstance(made, SymNodeVariable):
         made.proxy.nested = nested
-    if may_raise and isinstance(made, SymNodeVariable):
-        _keep(tx, made)
+    if may_raise:
+        _keep(tx, made.proxy if isinstance(made, SymNodeVariable) else _like(function, operands[1]))
     return made
 
 
-def _keep(tx: Frame, quotient: SymNodeVariable) -> None:
+def _like(function: Callable[..., Any], divisor: Any) -> SymValue:
+    """A quotient that raises where one raises that the algebra takes for a number: `0 // n`, `n % n`."""
+    return SymValue(evaluate(function, 1, _host(divisor)), None, ("call", function, (1, divisor)))
+
+
+def _keep(tx: Frame, quotient: SymValue) -> None:
     """Have a quotient computed, for the error, even if nobody wants it; one in a side of a branch in that side only."""
     graph = tx.tr.graph
     if graph.scope is None:
-        graph.passes.sizes.may_raise.append(quotient.proxy)
+        graph.passes.sizes.may_raise.append(quotient)
     else:
-        graph.node(quotient.proxy)
+        graph.node(quotient)
 
 
 def _is_zero_for_some(tx: Frame, divisor: VariableTracker) -> bool:
