@@ -63,6 +63,7 @@
 #include "csrc/tensor.h"
 #include "csrc/program.h"
 #include "csrc/class_check.h"
+#include "csrc/odict.h"
 #include "csrc/evaluate.h"
 #include "csrc/record.h"
 #include "csrc/guards.h"
@@ -259,6 +260,15 @@ module_deque_has_changed(PyObject *Py_UNUSED(module), PyObject *iterator)
 }
 
 static PyObject *
+module_ordered_keys(PyObject *Py_UNUSED(module), PyObject *dict)
+{
+    if (!PyODict_Check(dict)) {
+        return PyErr_Format(PyExc_TypeError, "expected an OrderedDict, not %.200s", Py_TYPE(dict)->tp_name);
+    }
+    return ordered_keys(dict);
+}
+
+static PyObject *
 module_program_recursion_limit(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     return PyLong_FromLong(analyses.running > 0 ? analyses.program_limit : Py_GetRecursionLimit());
@@ -322,6 +332,8 @@ static PyMethodDef module_methods[] = {
      "is_stored_under(dict, key, hash) -> bool\n\nWhether the dict has the key where one with this hash is looked for; hash(key) is not called."},
     {"deque_has_changed", module_deque_has_changed, METH_O,
      "deque_has_changed(iterator) -> bool\n\nWhether the deque of a deque's iterator has changed since: next(iterator) raises RuntimeError."},
+    {"ordered_keys", module_ordered_keys, METH_O,
+     "ordered_keys(dict) -> tuple\n\nThe keys of an OrderedDict in its order; no key is looked up, and so asked whether it equals another."},
     {"keep_annotations", module_keep_annotations, METH_VARARGS,
      "keep_annotations(function, annotations)\n\nfunction.__annotations__ = annotations, but `__annotate__` stays."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,

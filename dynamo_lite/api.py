@@ -26,7 +26,7 @@ from torch.nn.modules.module import _global_forward_pre_hooks
 
 from . import _eval_frame, markers
 from . import warm_cache as kept
-from .backends.registry import CompilerFn, lookup_backend, reset_backends, with_options
+from .backends.registry import CompilerFn, in_background, lookup_backend, reset_backends, with_options
 from .config import CHOICES, config
 from .frontend import convert, version_sharing
 from .graph import side
@@ -51,10 +51,13 @@ class Settings:
     recompile_limit: int | None = None
     isolate: bool = False
     regions: bool | str | None = None
+    background: bool = False
 
     def compiler(self) -> CompilerFn:
         """The backend as a callable. Raises InvalidBackend, or what the backend raises for unknown options."""
         options = dict(self.options) if self.options else None
+        if self.background:
+            return in_background(self.backend, self.mode, options)
         return with_options(lookup_backend(self.backend), mode=self.mode, options=options, regions=self.regions)
 
     def new_region(self) -> convert.Region:
@@ -143,7 +146,7 @@ def overriding(backend: Backend | None) -> Iterator[None]:
 
 def _settings(**asked: Any) -> Settings:
     if _overriding is not None:
-        asked |= {"backend": _overriding, "mode": None, "options": None}
+        asked |= {"backend": _overriding, "mode": None, "options": None, "background": False}
     return Settings(**asked)
 
 
@@ -191,6 +194,7 @@ def compile(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     regions: bool | str | None = None,
+    background: bool = False,
     shapes_spec: object = None,
 ) -> Any:
     """A version of `model` that runs through captured and compiled graphs. Without `model`: a decorator.
@@ -206,13 +210,15 @@ def compile(
     - `recompile_limit`: instead of `config.recompile_limit`. `isolate_recompiles`: share nothing with other calls of
       `compile`.
     - `regions`: instead of `config.compile_regions`: whether equal layers are compiled once (True, False or "auto").
+    - `background`: graphs run eagerly at once, and compiled from the first call after another process has compiled them, where that is
+      faster. With the name of a backend, without options of its own.
     - `shapes_spec`: accepted without effect, with a warning; use the marks.
 
     Raises InvalidBackend for an unknown name, RuntimeError for options that contradict each other or that the backend
     does not know, and TypeError for a `model` that cannot be called and for keywords of a wrong type. A mode has no effect, and warns, with
     a backend that has none.
     """
-    _check_keywords(fullgraph, dynamic, mode, options, name, recompile_limit, regions)
+    _check_keywords(fullgraph, dynamic, mode, options, name, recompile_limit, regions, background)
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if shapes_spec is not None:
@@ -227,6 +233,7 @@ def compile(
         recompile_limit=recompile_limit,
         isolate=isolate_recompiles,
         regions=regions,
+        background=background,
     )
     if disable or config.disable:
         return model if model is not None else lambda model: model
@@ -239,7 +246,14 @@ nested_compiler(compile)
 
 
 def _check_keywords(
-    fullgraph: Any, dynamic: Any, mode: Any, options: Any, name: Any, recompile_limit: Any, regions: Any = None
+    fullgraph: Any,
+    dynamic: Any,
+    mode: Any,
+    options: Any,
+    name: Any,
+    recompile_limit: Any,
+    regions: Any,
+    background: Any,
 ) -> None:
     """Raise TypeError for values of a wrong type: what is said of them at the first call would be said too late."""
     if fullgraph not in (False, True):
@@ -254,6 +268,8 @@ def _check_keywords(
         refuse_value("options", options, "a dict of names and values")
     if name is not None and not isinstance(name, str):
         refuse_value("name", name, "a text")
+    if background not in (False, True):
+        refuse_value("background", background, "True or False")
     if regions not in (None, *CHOICES["compile_regions"]):
         refuse_value("regions", regions, "True, False or 'auto'")
     if recompile_limit is not None and (not isinstance(recompile_limit, int) or recompile_limit < 1):
@@ -369,6 +385,8 @@ def compile_module_(
     disable: bool = False,
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
+    regions: bool | str | None = None,
+    background: bool = False,
 ) -> torch.nn.Module:
     """Compile `module` in place, as torch's `module.compile()` does: object, class and state stay. Returns it.
 
@@ -385,6 +403,8 @@ def compile_module_(
             name=name,
             recompile_limit=recompile_limit,
             isolate_recompiles=isolate_recompiles,
+            regions=regions,
+            background=background,
         )
     return module
 
@@ -479,6 +499,7 @@ def optimize(
     recompile_limit: int | None = None,
     isolate_recompiles: bool = False,
     regions: bool | str | None = None,
+    background: bool = False,
     shapes_spec: object = None,
 ) -> Any:
     """`compile` in the older spelling. A decorator with or without arguments, a wrapper, and a context manager:
@@ -498,13 +519,15 @@ def optimize(
     if disable or config.disable:
         return _NullOptimize() if _is_backend(backend) else backend
     names_backend = _is_backend(backend)
-    _check_keywords(nopython, dynamic, None, None, None, recompile_limit)
+    _check_keywords(nopython, dynamic, None, None, None, recompile_limit, regions, background)
     settings = _settings(
         backend=backend if names_backend else "autotune",
         fullgraph=nopython or bool(error_on_graph_break),
         dynamic=dynamic,
         recompile_limit=recompile_limit,
         isolate=isolate_recompiles,
+        regions=regions,
+        background=background,
     )
     if not names_backend:
         return _compile(backend, settings)

@@ -13,8 +13,8 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_315,
-    "backends": 3_170,
+    ".": 4_350,
+    "backends": 3_210,
     "backends/compiled": 890,
     "backends/regions": 1_080,
     "dynamism": 1_000,
@@ -27,7 +27,7 @@ MOST_LINES = {
     "graph/shapes": 2_900,
     "guards": 2_080,
     "interp": 1_700,
-    "isa": 3_055,
+    "isa": 3_080,
     "polyfills": 1_650,
     "report": 4_600,
     "testing": 800,
@@ -36,9 +36,9 @@ MOST_LINES = {
     "variables/builtin": 5_580,
     "variables/generators": 950,
     "variables/objects": 5_450,
-    "variables/protocol": 3_520,
+    "variables/protocol": 3_560,
     "variables/stdlib": 3_000,
-    "variables/torch": 6_180,
+    "variables/torch": 6_200,
     "variables/torch/autograd": 1_950,
     "variables/torch/data": 2_420,
     "variables/torch/distributed": 450,

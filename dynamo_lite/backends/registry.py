@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +152,42 @@ def with_options(compiler_fn: CompilerFn, **options: Any) -> CompilerFn:
     if validate is not None:
         validate(**given)
     return functools.update_wrapper(functools.partial(compiler_fn, **given), compiler_fn)
+
+
+def in_background(compiler_fn: str | CompilerFn, mode: str | None, options: Mapping[str, Any] | None) -> CompilerFn:
+    """The compiler whose graphs run eagerly until another process has compiled them with the backend of this name and found it faster.
+
+    `options` are those of "autotune" where that is the backend. Raises InvalidBackend for an unknown name, and RuntimeError for a backend
+    without a name, for a mode that no candidate has and for options of another backend: the other process would not have them.
+    """
+    if not isinstance(compiler_fn, str):
+        raise RuntimeError("background=True needs the name of a backend: another process can't have a function")
+    if compiler_fn == "eager":
+        return lookup_backend(compiler_fn)
+    given: dict[str, Any] = {"background": True, **(options or {})}
+    if compiler_fn != "autotune":
+        if options:
+            raise RuntimeError(f"background=True takes no options of {compiler_fn!r}, only those of 'autotune'")
+        lookup_backend(compiler_fn)
+        given["candidates"] = (_candidate(compiler_fn, mode),)
+    return with_options(lookup_backend("autotune"), options=given)
+
+
+def _candidate(name: str, mode: str | None) -> str:
+    """The name under which a backend in a mode takes part in races."""
+    if mode is None or mode == "default":
+        return name
+    found = _IN_MODE.get((name, mode))
+    if found is None:
+        raise RuntimeError(f"background=True takes no mode={mode!r} of {name!r}")
+    return found
+
+
+_IN_MODE = {
+    ("inductor", "max-autotune"): "inductor_max_autotune",
+    ("inductor", "max-autotune-no-cudagraphs"): "inductor_max_autotune",
+    ("inductor", "reduce-overhead"): "inductor_reduce_overhead",
+}
 
 
 def backend_name(compiler_fn: CompilerFn) -> str:

@@ -268,8 +268,8 @@ access_dict_key(PyObject *dict, Py_ssize_t i, int *why)
         return not_applicable(why);
     }
     if (PyODict_Check(dict)) {   /* keeps an order of its own */
-        PyObject *keys = PySequence_List(dict);
-        key = keys != NULL && i < PyList_GET_SIZE(keys) ? Py_NewRef(PyList_GET_ITEM(keys, i)) : NULL;
+        PyObject *keys = ordered_keys(dict);
+        key = keys != NULL && i < PyTuple_GET_SIZE(keys) ? Py_NewRef(PyTuple_GET_ITEM(keys, i)) : NULL;
         Py_XDECREF(keys);
         return computed(key, why);
     }
@@ -411,7 +411,7 @@ check_dict_keys(PyObject *dict, PyObject *keys)
         return NO;
     }
     if (PyODict_Check(dict)) {   /* keeps an order of its own */
-        return strict_equal_taken(PySequence_Tuple(dict), Py_NewRef(keys));
+        return strict_equal_taken(ordered_keys(dict), Py_NewRef(keys));
     }
     PyObject *key;
     for (Py_ssize_t i = 0; i < n; i++) {

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType  # noqa: F401 (the rows of `kinds` use them)
 from typing import Any
 
+from dynamo_lite._eval_frame import ordered_keys
 from dynamo_lite.exc import InternalTorchDynamoError
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
@@ -184,7 +185,7 @@ def iter_item(value: Any, k: int) -> Any:
 
 def keys_in_order(value: dict) -> Iterator[Any]:
     """The keys in the order of the dict's own storage; an OrderedDict keeps another one."""
-    return OrderedDict.__iter__(value) if _is(value, OrderedDict) else dict.__iter__(value)
+    return iter(ordered_keys(value)) if _is(value, OrderedDict) else dict.__iter__(value)
 
 
 def dict_key(value: Any, i: int) -> Any:

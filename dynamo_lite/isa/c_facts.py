@@ -59,6 +59,7 @@ EMPTY_SLOT = (
     .replace("'s'", "'{attribute}'")
 )
 NO_PAIR = _raised(dict, [0]).replace("#0", "#{number}")
+NO_NOTE = _raised(ValueError().add_note, 0).replace("int", "{name}")
 NO_PAIR_NOTE = "".join(_notes(dict, [0])).replace("#0", "#{number}")
 """Empty where the exception gets none: any TypeError is replaced there."""
 TOO_MANY_VALUES = _raised(_unpack).replace("2", "{wanted}").replace("3", "{there}")

@@ -1,4 +1,4 @@
-"""Stand-ins for methods of `object`: those that support copying, and `__dir__`.
+"""Stand-ins for methods of `object` (those that support copying, and `__dir__`) and of exceptions (`add_note`).
 
 Input: objects of the program. Output: what the C functions return.
 Mirrors `object___reduce_ex___impl`, `reduce_newobj` and `object___dir___impl` of `Objects/typeobject.c`.
@@ -10,6 +10,7 @@ import copyreg
 import types
 from typing import Any
 
+from dynamo_lite.isa import c_facts
 from dynamo_lite.isa.typeobject import is_heap_type
 
 from .c_calls import leave_to_c
@@ -104,3 +105,16 @@ def _merge_class_names(names: dict[str, Any], cls: Any) -> None:
         names.update(own)
     for base in getattr(cls, "__bases__", None) or ():
         _merge_class_names(names, base)
+
+
+@polyfill(BaseException.add_note)
+def add_note(self: Any, note: str, /) -> None:
+    """`BaseException_add_note` of `Objects/exceptions.c`."""
+    if not isinstance(note, str):
+        raise TypeError(c_facts.NO_NOTE.format(name=type(note).__name__))
+    notes = getattr(self, "__notes__", None)
+    if notes is None and not hasattr(self, "__notes__"):
+        self.__notes__ = notes = []
+    if not isinstance(notes, list):
+        raise TypeError("Cannot add note: __notes__ is not a list")
+    list.append(notes, note)

@@ -44,6 +44,9 @@ START_SECONDS = 120.0
 GRACE_SECONDS = 60.0
 """The time limit besides the seconds of the race: a candidate may be compiling when these are up."""
 
+GIVEN_WAY = 10
+"""How much nicer a process is that gives way to others."""
+
 Importable = tuple[str, str]
 """Module and qualified name of a backend's function."""
 
@@ -67,12 +70,13 @@ class RaceApart:
         job = portable.PortableGraph(gm, Inputs(examples).fresh(), training, portable.settings())
         return cls(functools.partial(portable.dump, job))
 
-    def run(self, names: Sequence[str], seconds: float) -> Choice:
-        """Race, and again without the candidate that brought the process down, as long as there are candidates. Raises `CannotCarry`."""
+    def run(self, names: Sequence[str], seconds: float, gives_way: bool = False) -> Choice:
+        """Race, and again without the candidate that brought the process down, as long as there are candidates. `gives_way`: to other
+        processes that want the processor. Raises `CannotCarry`."""
         fallen: dict[str, str] = {}
         candidates = {name: importable(name) for name in names if name != "eager"}
         while True:
-            last, choice, ending = self._run(candidates, seconds)
+            last, choice, ending = self._run(candidates, seconds, gives_way)
             if choice is not None:
                 break
             if last is None:
@@ -86,13 +90,13 @@ class RaceApart:
         return choice._replace(measured=measured, dropped={**choice.dropped, **fallen})
 
     def _run(
-        self, candidates: Mapping[str, Importable | None], seconds: float
+        self, candidates: Mapping[str, Importable | None], seconds: float, gives_way: bool
     ) -> tuple[str | None, Choice | None, str]:
         """The last candidate that was begun, the choice, and the way in which the process ended if there is none."""
         last, choice, expired = None, None, threading.Event()
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors,
-            _started(self.path, json.dumps([candidates, seconds]), errors) as process,
+            _started(self.path, json.dumps([candidates, seconds, gives_way]), errors) as process,
         ):
 
             def expire() -> None:
@@ -173,7 +177,9 @@ def main(path: str, request: str) -> int:
     """Run the race of a file. The status is 0 also if no candidate has won."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as told:
         os.dup2(2, 1)
-        candidates, seconds = json.loads(request)
+        candidates, seconds, gives_way = json.loads(request)
+        if gives_way:
+            os.nice(GIVEN_WAY)
 
         def tell(**line: object) -> None:
             print(json.dumps(line), file=told, flush=True)

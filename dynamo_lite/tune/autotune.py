@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 OPTIONS = ("background", "budget", "candidates", "shadow", "store")
-DEFAULT_BUDGET = 20.0
+DEFAULT_BUDGET, BACKGROUND_BUDGET = 20.0, 600.0
+"""Seconds, for a program that waits and for one that does not."""
 UNRACED = "inductor"
 """The backend for a graph that can't be run on copies of its inputs, so that there is no race."""
 
@@ -51,7 +52,7 @@ def autotune(
 
     `options`:
 
-    - "budget": seconds for one graph's race, compilation counted ("20s" or a number).
+    - "budget": seconds for one graph's race, compilation counted ("20s" or a number; by default 20, in the background 600).
     - "candidates": names of backends in place of all that can run here.
     - "store": the file of choices, False for none.
     - "background": the graph runs eagerly at once, and with the winner from the first call after its race.
@@ -70,9 +71,9 @@ class Tuning:
         self.gm, self.examples = gm, examples
         self.training = wants_gradients(examples)
         self.names = list(options.get("candidates") or default_candidates(examples, self.training))
-        self.seconds = seconds_of(options.get("budget"))
-        self.every = every_of(options.get("shadow"))
         self.in_background = bool(options.get("background"))
+        self.seconds = seconds_of(options.get("budget", BACKGROUND_BUDGET if self.in_background else None))
+        self.every = every_of(options.get("shadow"))
         self.store = store_at(options.get("store"))
         self.key = graph_key(gm, examples, self.training)
 
@@ -230,11 +231,16 @@ def default_candidates(example_inputs: Iterable[Any], training: bool) -> list[st
     return candidates(devices, training)
 
 
-@functools.cache
 def store_at(path: str | os.PathLike[str] | bool | None) -> Store:
-    """The store at a path; None or True: the user's, False: none."""
+    """The store at a path; None or True: the user's, as the setting is now, False: none."""
     default = pathlib.Path(config.tune_store).expanduser() if config.tune_store else directory() / "tune.sqlite3"
-    store = Store(None if path is False else default if path in (None, True) else path)  # type: ignore[arg-type]
+    return store_of(None if path is False else default if path in (None, True) else path)  # type: ignore[arg-type]
+
+
+@functools.cache
+def store_of(path: str | os.PathLike[str] | None) -> Store:
+    """The store in a file, one for the process; None: one that keeps nothing."""
+    store = Store(path)
     _stores.append(store)
     return store
 

@@ -84,7 +84,7 @@ class Background:
     def _race(self, names: Sequence[str], seconds: float) -> None:
         """The work of the thread: wait for the other process."""
         try:
-            result: Choice | str = self.race.run(names, seconds)
+            result: Choice | str = self.race.run(names, seconds, gives_way=True)
         except CannotCarry as reason:
             result = f"no race: {reason}"
         self.race.close()

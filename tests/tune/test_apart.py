@@ -11,7 +11,11 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.api import settings_of
 from dynamo_lite.backends import registry
+from dynamo_lite.backends.eager import eager
+from dynamo_lite.config import config
+from dynamo_lite.exc import InvalidBackend
 from dynamo_lite.record import log
 from dynamo_lite.tune import apart, switching
 from dynamo_lite.tune.apart import RaceApart
@@ -137,6 +141,55 @@ class TestBackground:
         torch.testing.assert_close(fn(x), steps(x))
         assert record.backend == "fast" and [r.run.__qualname__ for r in _alive()] == ["fast.<locals>.<lambda>"]
         assert [c.backend for c in Store(tmp_path / "store").all().values()] == ["fast"]
+
+    @pytest.mark.parametrize("wrap", [dynamo_lite.compile, lambda fn, **kwargs: dynamo_lite.optimize(**kwargs)(fn)])
+    def test_the_keyword(self, wrap, tmp_path):
+        x = torch.randn(5)
+        with config.patch(tune_store=str(tmp_path / "store")):
+            fn = wrap(steps, backend="fast", background=True)
+            torch.testing.assert_close(fn(x), steps(x))
+        record = log.frames[-1].graphs[0]
+        assert record.backend == "eager"
+        self.wait(record)
+        while threading.active_count() > 1 and not any(r.winner for r in _alive()):
+            time.sleep(0.01)
+        torch.testing.assert_close(fn(x), steps(x))
+        assert record.backend == "fast"
+
+    @pytest.mark.parametrize(
+        ("keywords", "message"),
+        [
+            ({"backend": lambda gm, examples: gm}, "needs the name of a backend"),
+            ({"backend": "inductor", "options": {"triton.cudagraphs": False}}, "takes no options of 'inductor'"),
+            ({"backend": "inductor", "mode": "lite"}, "takes no mode='lite' of 'inductor'"),
+            ({"backend": "inductorr"}, "inductorr"),
+            ({"backend": "autotune", "options": {"budgett": 3}}, "Unexpected option budgett"),
+        ],
+    )
+    def test_what_the_keyword_does_not_go_with(self, keywords, message):
+        with pytest.raises((RuntimeError, InvalidBackend), match=message):
+            dynamo_lite.compile(steps, background=True, **keywords)
+        with pytest.raises(TypeError, match="background"):
+            dynamo_lite.compile(steps, background="yes")
+
+    @pytest.mark.parametrize(
+        ("keywords", "candidates"),
+        [
+            ({}, ("inductor",)),
+            ({"mode": "default"}, ("inductor",)),
+            ({"mode": "max-autotune"}, ("inductor_max_autotune",)),
+            ({"backend": "aot_eager"}, ("aot_eager",)),
+            ({"backend": "autotune", "options": {"candidates": ["fast"]}}, ["fast"]),
+            ({"backend": "autotune"}, None),
+        ],
+    )
+    def test_the_candidates_of_the_keyword(self, keywords, candidates):
+        compiler = settings_of(dynamo_lite.compile(lambda x: x, background=True, **keywords)).compiler()
+        options = compiler.keywords["options"]
+        assert (options["background"], options.get("candidates")) == (True, candidates)
+
+    def test_eager_execution_has_nothing_behind_it(self):
+        assert settings_of(dynamo_lite.compile(lambda x: x, backend="eager", background=True)).compiler() is eager
 
     def test_a_winner_that_fails_here(self, tmp_path, monkeypatch):
         x = torch.randn(5)

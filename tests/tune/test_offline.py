@@ -11,7 +11,7 @@ from dynamo_lite.backends import registry
 from dynamo_lite.config import config
 from dynamo_lite.record import log
 from dynamo_lite.tune import portable
-from dynamo_lite.tune.autotune import store_at
+from dynamo_lite.tune.autotune import store_of
 from tests.tune import failing_backends
 from tests.tune.fresh import new_process
 
@@ -34,10 +34,10 @@ def place(monkeypatch, tmp_path):
     registry.register_backend(failing_backends.fast)
     registry.register_backend(failing_backends.leaving)
     (tmp_path / "program.py").write_text(PROGRAM)
-    store_at.cache_clear()
+    store_of.cache_clear()
     with config.patch(tune_store=str(tmp_path / "store")):
         yield
-    store_at.cache_clear()
+    store_of.cache_clear()
 
 
 def test_collect_race_use(tmp_path, capsys):
@@ -120,7 +120,7 @@ def test_large_inputs_are_described():
 
 def test_a_place_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    store_at.cache_clear()
+    store_of.cache_clear()
     with config.patch(tune_store=str(tmp_path / "file" / "store")), pytest.warns(UserWarning, match="is not used"):
         assert main(["tune", "--collect", str(tmp_path / "program.py")]) == 0
     assert "not collected: program.py:6 in steps: graphs can't be collected" in capsys.readouterr().err

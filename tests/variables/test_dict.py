@@ -697,3 +697,115 @@ def test_what_is_no_pair(item):
     def make_args(k):
         return [{{}}]
     """)
+
+
+HASHES = ["-1", "-2", "2**61", "2**64 + 5", "-2**70", "True", "Number(7)", "'text'", "None", "1.0"]
+
+
+@pytest.mark.parametrize("number", HASHES)
+def test_what_a_hash_method_returns(number):
+    """Another int than one of C's is reduced, -1 becomes -2, and what is no int is an error: the same for `hash()` and for tables."""
+    agrees(f"""
+    class Number(int):
+        pass
+
+    class Key:
+        def __hash__(self):
+            return {number}
+
+        def __eq__(self, other):
+            return type(other) is Key
+
+        def __repr__(self):
+            return "key"
+
+    def tried(make):
+        try:
+            return make()
+        except TypeError as error:
+            return str(error)
+
+    def program(outside):
+        made = tried(lambda: {{Key(): 1}}), tried(lambda: {{Key()}})
+        hashes = tried(lambda: hash(Key())), tried(lambda: Key().__hash__()), tried(lambda: hash((Key(), 1)))
+        return made, hashes, tried(lambda: Key() in outside), tried(lambda: outside | {{Key(): 3}}), tried(lambda: len({{Key(), Key()}}))
+
+    def make_args(k):
+        return [{{}} if not isinstance({number}, int) else {{Key(): 2}}]
+    """)
+
+
+def test_a_table_with_a_hash_of_minus_one_is_found_in():
+    class Key:
+        def __hash__(self):
+            return -1
+
+        def __eq__(self, other):
+            return type(other) is Key
+
+    made, others = captured(lambda: ({Key(): 1}, {Key()}))()
+    assert made == {Key(): 1}
+    assert made[Key()] == 1
+    assert Key() in others
+
+
+def test_ordered_dicts_are_compared_as_dicts_first():
+    agrees("""
+    from collections import OrderedDict
+
+    class Key:
+        def __init__(self, name, log):
+            self.name, self.log = name, log
+
+        def __hash__(self):
+            return 1
+
+        def __eq__(self, other):
+            self.log.append((self.name, other.name))
+            return self.name == other.name
+
+    def program(one, other):
+        log = []
+        def table(names):
+            return OrderedDict((Key(name, log), name) for name in names)
+        a, b = table(one), table(other)
+        log.clear()
+        return a == b, a != b, a == dict(b.items()), len(log) > 0
+
+    def make_args(k):
+        return [("ab", "ab"), ("ab", "ba"), ("ab", "ac"), ("ab", "abc")][k % 4]
+    """)
+
+
+def test_reading_an_ordered_dict_asks_no_key():
+    """Its iterators look each key up; those of one hash would be asked whether they are equal."""
+    asked = []
+
+    class Key:
+        def __hash__(self):
+            return 1
+
+        def __eq__(self, other):
+            asked.append(1)
+            return self is other
+
+    class Own(collections.OrderedDict):
+        def __iter__(self):
+            raise AssertionError
+
+    for make in (collections.OrderedDict, Own):
+        table = make()
+        keys = Key(), Key(), Key()
+        for i, key in enumerate(keys):
+            collections.OrderedDict.__setitem__(table, key, i)
+        table.move_to_end(keys[0])
+
+        def length(table):
+            collections.OrderedDict.pop(table, None, 0)  # a key that is no constant's match: all keys are read
+            return len(table)
+
+        asked.clear()
+        assert captured(length)(table) == 3
+        asked.clear()
+        assert captured(length)(table) == 3
+        assert asked == [], "neither the analysis nor the guards"

@@ -812,3 +812,33 @@ def test_a_traceback_keeps_the_variables_across_a_break(make):
         expected = ["break", "caught", "died"]
         assert outcome(program) == expected
         assert [outcome(captured) for _ in range(3)] == [expected] * 3
+
+
+@pytest.mark.parametrize("notes", ["'a', 'b'", "1, 'x'", ""])
+@pytest.mark.parametrize("made", ["ValueError('v')", "WithNotes()", "KeyError(1)"])
+def test_notes(made, notes):
+    agrees(f"""
+    class WithNotes(Exception):
+        __notes__ = ()
+
+    def program(d):
+        out = []
+        try:
+            raise {made}
+        except Exception as error:
+            for note in [{notes}]:
+                try:
+                    error.add_note(note)
+                except TypeError as refused:
+                    out.append(str(refused))
+            out += [getattr(error, "__notes__", 0), dict(error.__dict__)]
+            error.__notes__ = None
+            try:
+                error.add_note("more")
+            except TypeError as refused:
+                out.append(str(refused))
+        return out
+
+    def make_args(k):
+        return [k]
+    """)

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite._eval_frame import store_hashed
+from dynamo_lite._eval_frame import ordered_keys, store_hashed
 from dynamo_lite.dynamism.dynamic_shapes import varying_keys
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
@@ -292,7 +292,7 @@ class DictVariable(NativeVariable):
                 *map(key_tracker, self.pending),
                 *(value for _, value in self.pending.values() if value is not None),
             ]
-        return [*map(key_tracker, items), *map(key_tracker, self.deleted_keys()), *items.values()]
+        return [*map(key_tracker, dict.keys(items)), *map(key_tracker, self.deleted_keys()), *dict.values(items)]
 
     def let_go(self, tr: Trace) -> Any:
         items = self.__dict__.get("items")
@@ -397,7 +397,7 @@ class DictVariable(NativeVariable):
         """`dict_equal`."""
         if len(self.items) != len(other.items):
             return False
-        for key, value in list(self.items.items()):
+        for key, value in list(dict.items(self.items)):  # without a lookup of each, which OrderedDict.items makes
             found = other.find(other.key_as_here(tx, key))
             if found is None or not same_or_equal(tx, value, found):
                 return False
@@ -536,8 +536,16 @@ def _replaces_plain(real: dict[Any, Any], key: int) -> bool:
 
 def values_of(real: Any) -> tuple[Any, ...]:
     """The values of a real dict, in its order."""
-    base = OrderedDict if issubclass(type(real), OrderedDict) else dict
-    return tuple(base.values(real))
+    if not issubclass(type(real), OrderedDict):
+        return tuple(dict.values(real))
+    return tuple([value for _, value in ordered_items(real)])
+
+
+def ordered_items(real: Any) -> list[tuple[Any, Any]]:
+    """The items of a real OrderedDict, in its order; no key is asked whether it equals another. Raises KeyError if its table has lost a key
+    past the order."""
+    values = {id(key): value for key, value in dict.items(real)}
+    return [(key, values[id(key)]) for key in ordered_keys(real)]
 
 
 def function_text(tx: Frame, function: VariableTracker) -> str:

@@ -39,7 +39,7 @@ from dynamo_lite.variables.protocol.native import (
 )
 from dynamo_lite.variables.protocol.wrap import builds
 
-from .dict import DictVariable, dict_init
+from .dict import DictVariable, dict_init, ordered_items
 from .tuple import TupleVariable
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class OrderedDictVariable(DictVariable):
     @staticmethod
     def pairs_in_order(value: dict[Any, Any]) -> list[tuple[Any, Any]]:
         try:
-            pairs = [(key, dict.__getitem__(value, key)) for key in OrderedDict.__iter__(value)]
+            pairs = ordered_items(value)
         except KeyError:
             pairs = None
         if pairs is None or len(pairs) != dict.__len__(value):
@@ -87,11 +87,12 @@ class OrderedDictVariable(DictVariable):
         return pairs
 
     def equals(self, tx: Frame, other: Any) -> bool:
-        if issubclass(other.python_type(), OrderedDict):
-            keys, others = list(self.items), [self.key_as_here(tx, key) for key in other.items]
-            if len(keys) != len(others) or not all(a is b or a == b for a, b in zip(keys, others, strict=True)):
-                return False
-        return super().equals(tx, other)
+        if not super().equals(tx, other):
+            return False
+        if not issubclass(other.python_type(), OrderedDict):
+            return True
+        keys, others = list(self.items), [self.key_as_here(tx, key) for key in other.items]
+        return len(keys) == len(others) and all(a is b or a == b for a, b in zip(keys, others, strict=True))
 
     @staticmethod
     def nb_or(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:

@@ -41,6 +41,7 @@ from dynamo_lite.variables.protocol.base import (
 from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 from dynamo_lite.variables.protocol.hashing import (
+    Hash,
     UserKey,
     absent_from,
     check_address,
@@ -73,7 +74,7 @@ from .dict import DictVariable
 from .dictview import DictKeysVariable, SetLike
 from .iter import IteratorVariable, advance, emit_position, items_to_come
 from .list import ListVariable
-from .tuple import TupleVariable, _Hash, item_hash
+from .tuple import TupleVariable, item_hash
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -173,7 +174,9 @@ class SetVariable(NativeVariable):
 
     def differs(self) -> bool:
         if self.added:
-            return not all(isinstance(vt, ConstantVariable) and set.__contains__(self.value, vt.value) for vt in self.added)
+            return not all(
+                isinstance(vt, ConstantVariable) and set.__contains__(self.value, vt.value) for vt in self.added
+            )
         return "original" not in self.__dict__ or len(self.items) != len(self.original) or bool(self.removed())
 
     def removed(self) -> list[Any]:
@@ -372,7 +375,7 @@ class FrozenSetVariable(SetVariable):
         """`frozenset_hash`: of the hashes in the table, and only once."""
         if self.hash is None:
             tx.tr.heap.bind_to_process("the hash of a set")
-            self.hash = ConstantVariable(hash(frozenset([_Hash(key_hash(tx, key)) for key in self.items])))
+            self.hash = ConstantVariable(hash(frozenset([Hash(key_hash(tx, key)) for key in self.items])))
         return self.hash
 
     def emit_new(self, cg: Codegen) -> None:

@@ -19,6 +19,7 @@ from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableT
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset, type_attribute
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
+from dynamo_lite.variables.protocol.hashing import Hash
 from dynamo_lite.variables.protocol.native import (
     LONG,
     NativeVariable,
@@ -81,7 +82,7 @@ class TupleVariable(SequenceVariable):
         return self if self.cls is tuple and len(items) == len(self.items) else TupleVariable(items)
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return ConstantVariable(hash(tuple([_Hash(item_hash(tx, item)) for item in self.items])))
+        return ConstantVariable(hash(tuple([Hash(item_hash(tx, item)) for item in self.items])))
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
         custom = None if self.cls is tuple else type_attribute(tx, self.cls, "__repr__")
@@ -116,16 +117,6 @@ class TupleVariable(SequenceVariable):
 @method(tuple.__repr__)
 def tuple_repr(tx: Frame, self: TupleVariable, /) -> VariableTracker:
     return recursive_repr(tx, self, "(...)", lambda: self._repr(tx))
-
-
-class _Hash:
-    """Stands for an item whose hash is known, so that the real tuple hash can be taken."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return self.value
 
 
 def item_hash(tx: Frame, v: VariableTracker) -> int:

@@ -51,6 +51,16 @@ class Key:
         return type(other) is Key and self.host == other.host
 
 
+class Hash:
+    """A host object with this hash, as C takes it: an int that is none of its size is reduced, and -1 is -2."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return self.value
+
+
 class UserKey:
     """A key whose class defines `__hash__` and `__eq__`: these are called as CPython's tables call them."""
 
@@ -66,6 +76,10 @@ class UserKey:
         return self.hash
 
     def __eq__(self, other: object) -> bool:
+        if self.tx.tr.budget.is_over:
+            return (
+                False  # a host OrderedDict looks up each key that it iterates over, and has asked whether they are one
+            )
         # The table asks the stored key; the frame to call from is that of the key looked up, if it is of this kind.
         tx = other.tx if type(other) is UserKey else self.tx
         with asked_again(tx, self.vt, "__eq__"):

@@ -18,6 +18,7 @@ from .abstract import is_subtype, is_true, type_name
 from .base import ObservedException, VariableTracker, running
 from .constant import NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from .descr import guarded_lookup, type_attribute
+from .hashing import Hash
 from .slots import SEQUENCE_ALTERNATIVES, SLOTDEFS
 
 if TYPE_CHECKING:
@@ -142,8 +143,8 @@ def _slot_method(name: str) -> Any:
     return property(bound)
 
 
-_REFUSED_BY_NONE = frozenset({"__hash__", "__iter__"})
-"""Setting these to None leaves the type without the slot; None in the place of another method is called, which fails."""
+_REFUSED_BY_NONE = frozenset({"__iter__"})
+"""Setting this to None leaves the type without the slot; None in the place of another method is called, which fails."""
 
 
 def _usable(cls: type, name: str) -> bool:
@@ -200,6 +201,18 @@ def _slot_descr_get(self: UserSlots) -> Any:
     return run if defines(self.cls, "__get__") else None
 
 
+def _slot_hash(self: UserSlots) -> Any:
+    def run(tx: Frame) -> VariableTracker:
+        result = tx.call(special(tx, self, "__hash__"), [])
+        if not issubclass(result.python_type(), int):
+            tx.raises(TypeError, "__hash__ method should return an integer")
+        if result.is_atom or result.is_symbolic or isinstance(result, ConstantVariable):
+            return ConstantVariable(hash(Hash(result.atom if result.is_atom else result.as_python_constant())))
+        return result  # an address
+
+    return run if _usable(self.cls, "__hash__") else None
+
+
 _COMPARE_NAMES = {d.kind: d.dunder for d in SLOTDEFS.values() if d.slot == "tp_richcompare"}
 
 for _d in SLOTDEFS.values():
@@ -209,6 +222,7 @@ for _d in SLOTDEFS.values():
         setattr(UserSlots, _d.slot, _slot_binary(_d.dunder, "__r" + _d.dunder[2:], _d.slot))
     elif _d.kind in ("unary", "objarg"):
         setattr(UserSlots, _d.slot, _slot_method(_d.dunder))
+UserSlots.tp_hash = property(_slot_hash)
 UserSlots.tp_iternext = property(_slot_next)
 UserSlots.sq_contains = property(_slot_contains)
 UserSlots.tp_richcompare = property(_slot_compare)

@@ -368,20 +368,7 @@ def builtin_hash(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
         if obj.python_type().__hash__ is not None:
             unsupported("operation-on-unknown-object", f"hash() of a {type_name(obj)}")
         return tx.raises(TypeError, f"unhashable type: '{type_name(obj)}'")
-    result = obj.tp_hash(tx)
-    if isinstance(result, ConstantVariable) and isinstance(result.value, int):
-        return ConstantVariable(hash(_Fixed(result.value)))
-    return tx.raises(TypeError, "__hash__ method should return an integer")
-
-
-class _Fixed:
-    """Takes an int through the reduction that `hash()` applies to what `__hash__` returns."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return self.value
+    return obj.tp_hash(tx)
 
 
 class IdVariable(NativeVariable):
