@@ -225,6 +225,15 @@ module_keep_annotations(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyObject *
+module_has_annotations(PyObject *Py_UNUSED(module), PyObject *fn)
+{
+    if (!PyFunction_Check(fn)) {
+        return PyErr_Format(PyExc_TypeError, "expected a function, not %.200s", Py_TYPE(fn)->tp_name);
+    }
+    return PyBool_FromLong(((PyFunctionObject *)fn)->func_annotations != NULL);
+}
+
+static PyObject *
 module_is_stored_under(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *dict, *key;
@@ -336,6 +345,8 @@ static PyMethodDef module_methods[] = {
      "ordered_keys(dict) -> tuple\n\nThe keys of an OrderedDict in its order; no key is looked up, and so asked whether it equals another."},
     {"keep_annotations", module_keep_annotations, METH_VARARGS,
      "keep_annotations(function, annotations)\n\nfunction.__annotations__ = annotations, but `__annotate__` stays."},
+    {"has_annotations", module_has_annotations, METH_O,
+     "has_annotations(function) -> bool\n\nWhether function.__annotations__ is there already: asking for it makes it (PEP 649)."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,
      "program_recursion_limit() -> int\n\nWhat sys.getrecursionlimit() is for the program; an analysis has a higher one."},
     {"replace_signal_handler", module_replace_signal_handler, METH_VARARGS,

@@ -27,7 +27,7 @@ MOST_LINES = {
     "graph/shapes": 2_900,
     "guards": 2_080,
     "interp": 1_700,
-    "isa": 3_080,
+    "isa": 3_090,
     "polyfills": 1_650,
     "report": 4_600,
     "testing": 800,

@@ -43,6 +43,18 @@ tuple(_Hinted())
 TUPLE_ASKS_FOR_LENGTH = _Hinted.asked
 
 
+class _Counted:
+    asked = 0
+
+    def __hash__(self):
+        type(self).asked += 1
+        return 1
+
+
+_counted = (_Counted(),)
+TUPLE_KEEPS_HASH = [hash(_counted), hash(_counted), _Counted.asked][-1] == 1
+
+
 def _of_key(text: str) -> str:
     own = "unhashable type: 'list'"
     return text.replace(own, "{error}").replace("'list'", "'{full_name}'")

@@ -21,7 +21,7 @@ from types import CodeType
 from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
 from bytecode.instr import UNSET, InstrLocation
 
-from dynamo_lite.isa.lift import CACHE_ENTRIES, exception_table
+from dynamo_lite.isa.lift import CACHE_ENTRIES, exception_table, positions_of
 
 # How an operand is written in an `Instr`.
 PLAIN, CONST, NAME, FLAG_NAME, FLAGS_NAME, SLOT, TWO_SLOTS, JUMP = range(8)
@@ -160,7 +160,7 @@ def decode(code: CodeType, slots: list | None = None) -> Decoded:
     `slot_operands(code)`."""
     slots = slot_operands(code) if slots is None else slots
     raw, consts, names = code.co_code, code.co_consts, code.co_names
-    positions = list(code.co_positions())
+    positions = positions_of(code)
     out = Decoded([], [], {}, {}, [])
     instrs, offsets, index_of_offset = out.instrs, out.offsets, out.index_of_offset
     kinds, caches, backward, opname = KINDS, CACHE_ENTRIES, _IS_BACKWARD, _OPNAME

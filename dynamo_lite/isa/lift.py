@@ -90,7 +90,7 @@ def _cell_slots(code: CodeType) -> frozenset[int]:
 def _decode(code: CodeType, instrs: list, index_of_offset: dict, jumps: list) -> None:
     """Translate all instructions; fills the three containers."""
     raw = code.co_code
-    positions = list(code.co_positions())
+    positions = positions_of(code)
     ctx = LiftContext(code, _cell_slots(code), instrs)
     rules, caches, new, append = _RULES, CACHE_ENTRIES, Instr, instrs.append
     offset, end, extended = 0, len(raw), 0
@@ -143,6 +143,12 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         byte = data[at]
         value = value << 6 | byte & 0x3F
     return value, at + 1
+
+
+def positions_of(code: CodeType) -> list[tuple[int | None, ...]]:
+    """The position of each code unit; a table of lines that was replaced need not reach to the end."""
+    positions = list(code.co_positions())
+    return positions + [(None,) * 4] * (len(code.co_code) // 2 - len(positions))
 
 
 def exception_table(code: CodeType) -> list[tuple[int, int, int, int, bool]]:

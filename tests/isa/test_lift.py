@@ -123,3 +123,12 @@ def test_cache_is_by_identity_and_weak():
     gc.collect()
     assert gone() is None
     assert lifted.code is None
+
+
+def test_a_table_of_lines_that_does_not_reach_to_the_end():
+    def f(x):
+        return x + 1
+
+    code = f.__code__.replace(co_linetable=f.__code__.co_linetable[:2])
+    assert [i.op for i in lift(code).instrs] == [i.op for i in lift(f.__code__).instrs]
+    assert lift(code).instrs[-1].pos == (None, None, None, None)

@@ -511,3 +511,49 @@ def test_the_hash_of_a_key_changes_between_the_calls(make):
         table = make([key, Numbered(3)])
         key.number = now
         assert compiled(table, key) == f(table, key) == (stored == now, 2)
+
+
+def test_a_hash_method_that_is_an_object_of_the_program():
+    """It is called as often, and at the time, that eager execution calls it."""
+
+    class Method:
+        def __init__(self):
+            self.calls = 0
+
+        def __call__(self):
+            self.calls += 1
+            return 5
+
+    def program(table, key, method):
+        table[key] = 1
+        first = method.calls
+        found = table.get(key), key in table
+        return first, found, method.calls, hash(key)
+
+    def run(fn):
+        method = Method()
+        return fn({}, type("Hashed", (), {"__hash__": method})(), method)
+
+    assert run(captured(program)) == run(program)
+
+
+class Asked:
+    times = 0
+
+    def __hash__(self):
+        Asked.times += 1
+        return 7
+
+
+def test_the_hash_of_a_tuple_is_asked_for_as_often_as_it_is():
+    """From 3.14 on a tuple keeps it."""
+
+    def program(other):
+        Asked.times = 0
+        pair = (Asked(), other)
+        hash(pair)
+        first = Asked.times
+        hash(pair)
+        return first, Asked.times
+
+    assert captured(program)(1) == program(1)

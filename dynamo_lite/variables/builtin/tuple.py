@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.isa import c_facts
 from dynamo_lite.isa.typeobject import bases_of, dict_of, dictoffset_of, module_of, qualname_of
 from dynamo_lite.variables.protocol.abstract import type_name, unpack_to_tuple
 from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker
@@ -82,7 +83,12 @@ class TupleVariable(SequenceVariable):
         return self if self.cls is tuple and len(items) == len(self.items) else TupleVariable(items)
 
     def tp_hash(self, tx: Frame) -> VariableTracker:
-        return ConstantVariable(hash(tuple([Hash(item_hash(tx, item)) for item in self.items])))
+        found: ConstantVariable | None = self.__dict__.get("kept_hash")
+        if found is None:
+            found = ConstantVariable(hash(tuple([Hash(item_hash(tx, item)) for item in self.items])))
+            if c_facts.TUPLE_KEEPS_HASH:
+                self.__dict__["kept_hash"] = found
+        return found
 
     def tp_repr(self, tx: Frame) -> VariableTracker:
         custom = None if self.cls is tuple else type_attribute(tx, self.cls, "__repr__")

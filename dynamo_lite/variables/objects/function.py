@@ -14,7 +14,7 @@ import re
 import types
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite._eval_frame import keep_annotations
+from dynamo_lite._eval_frame import has_annotations, keep_annotations
 from dynamo_lite.exc import TRACEBACK, NotConstant, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa import docstring
@@ -240,6 +240,10 @@ def _member(name: str, default: Any, kind: type | None = None, optional: bool = 
             return f.made[name]
         if f.value is MISSING or (name == "__annotations__" and "__annotate__" in f.made):
             return default(tx, f)
+        if name == "__annotations__" and _LATE_ANNOTATIONS and not has_annotations(f.value) and f.value.__annotate__:
+            return unsupported(
+                "call-c-function", f"annotations of {f.describe()}, which it makes when they are first asked for"
+            )
         return tx.tr.wrap(getattr(f.value, name), tx.tr.source(f.source, ir.ATTR, name))
 
     def write(tx: Frame, f: FunctionVariable, value: VariableTracker | None) -> None:

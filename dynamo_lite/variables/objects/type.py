@@ -128,6 +128,9 @@ class TypeVariable(VariableTracker):
 
     def member(self, tx: Frame, descriptor: Any) -> VariableTracker:
         """An attribute that C code computes of a class: `__name__`, `__mro__`, `__bases__` …"""
+        if descriptor.__name__ == "__annotations__" and _makes_annotations(self.value):
+            text = f"annotations of {self.describe()}, which it makes when they are first asked for"
+            return unsupported("call-c-function", text)
         # Not `ATTR`: a guard must not run the `__getattribute__` of a metaclass.
         node = tx.tr.source(tx.tr.constant_source(self.value), ir.FIELD, descriptor.__name__)
         try:
@@ -238,6 +241,13 @@ def type_getattro(tx: Frame, cls: TypeVariable, name: str) -> VariableTracker | 
     if meta_attribute is None or meta_attribute.tp_descr_get is None:
         return meta_attribute
     return meta_attribute.tp_descr_get(tx, cls, tx.tr.type_tracker(meta))
+
+
+def _makes_annotations(cls: type) -> bool:
+    """Whether a class would run code of the program when it is asked for its annotations (PEP 649)."""
+    namespace = dict_of(cls)
+    is_made = "__annotations__" in namespace or "__annotations_cache__" in namespace
+    return not is_made and namespace.get("__annotate_func__") is not None
 
 
 def namespace_of(cls: type) -> dict[str, Any]:

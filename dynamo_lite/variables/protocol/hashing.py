@@ -172,14 +172,12 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
     if hash_ in IDENTITY_HASHES:
         if lookup(cls, "__eq__") is object.__eq__ or hash_ is not object.__hash__:
             return identity_key(tx, v)
-    elif (
-        lookup(cls, "__eq__") is object.__eq__ and hash_ is not None and not issubclass(type(hash_), types.FunctionType)
-    ):
+    elif lookup(cls, "__eq__") is object.__eq__ and type(hash_) in _OF_C:
         return identity_key(tx, v)  # so that the hash makes no difference, and no code of the program makes it
     rule = HASH_RULES.get(hash_)
     if rule is not None:
         return rule(tx, v)
-    if issubclass(type(hash_), types.FunctionType) or hash_ is object.__hash__:
+    if hash_ is object.__hash__ or type(hash_) not in _OF_C:
         with asked_again(tx, v, "__hash__"):
             number = host_value(v.tp_hash(tx), "unhashable-key")
         if number in tx.tr.heap.hashes:  # a table may have that object, whose tracker hashes otherwise
@@ -188,6 +186,10 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
     if v.is_python_constant():
         return Key(v, v.as_python_constant())
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
+
+
+_OF_C = frozenset({types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType})
+"""Types of what a class has as `__hash__` that no code of the program stands behind."""
 
 
 def table_key(tx: Frame, v: VariableTracker, text: str) -> Any:
@@ -364,7 +366,12 @@ def unhashable(tx: Frame, v: VariableTracker) -> Any:
 
 @hash_rule(tuple.__hash__)
 def tuple_key(tx: Frame, v: VariableTracker) -> Any:
-    return Key(v, tuple([key_of(tx, item) for item in v.items]))
+    found: Key | None = v.__dict__.get("kept_key")
+    if found is None:
+        found = Key(v, tuple([key_of(tx, item) for item in v.items]))
+        if c_facts.TUPLE_KEEPS_HASH:
+            v.__dict__["kept_key"] = found
+    return found
 
 
 @hash_rule(frozenset.__hash__)

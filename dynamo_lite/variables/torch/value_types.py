@@ -108,7 +108,10 @@ class FunctionsModuleVariable(ModuleVariable):
     """The module object whose attributes are torch's operators."""
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
-        return tx.tr.build_constant_object(getattr(self.value, name))
+        try:
+            return tx.tr.build_constant_object(getattr(self.value, name))
+        except AttributeError as error:
+            tx.raises_like(error)
 
 
 builds(type(torch._VF))(guarded(ir.IS, FunctionsModuleVariable))
