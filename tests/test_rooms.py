@@ -31,7 +31,7 @@ MOST_LINES = {
     "polyfills": 1_650,
     "report": 4_600,
     "testing": 800,
-    "tune": 1_650,
+    "tune": 1_720,
     "variables": 150,
     "variables/builtin": 5_580,
     "variables/generators": 950,

@@ -13,6 +13,7 @@ import atexit
 import functools
 import importlib
 import json
+import marshal
 import operator
 import os
 import pathlib
@@ -22,14 +23,17 @@ import sys
 import tempfile
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from torch._guards import TracingContext, detect_fake_mode, tracing
 
-from dynamo_lite.backends.registry import lookup_backend
+from dynamo_lite.backends.registry import list_backends, lookup_backend
 from dynamo_lite.exc import InvalidBackend, first_line
+from dynamo_lite.warm_cache.artifacts import library_in
+from dynamo_lite.warm_cache.store import attempt_to_write
 
 from . import portable
 from .race import CompilerFn, Dropped, Race
@@ -44,7 +48,7 @@ START_SECONDS = 120.0
 GRACE_SECONDS = 60.0
 """The time limit besides the seconds of the race: a candidate may be compiling when these are up."""
 
-GIVEN_WAY = 10
+GIVEN_WAY = 5
 """How much nicer a process is that gives way to others."""
 
 Importable = tuple[str, str]
@@ -52,12 +56,17 @@ Importable = tuple[str, str]
 
 
 class RaceApart:
-    """A race over the graph that `write` puts into a file, which exists as long as this object. Raises `CannotCarry`."""
+    """A race over the graph that `write` puts into a file, which exists as long as this object. `compiled`: what the other process has made
+    of the graph with the winner, where that backend can say it as data; None elsewhere. Raises `CannotCarry`."""
 
     def __init__(self, write: Callable[[IO[bytes]], object]) -> None:
-        handle, path = tempfile.mkstemp(prefix="dynamo_lite-race-")
+        self.compiled: bytes | None = None
+        try:
+            handle, path = tempfile.mkstemp(prefix="dynamo_lite-race-")
+        except OSError as error:
+            raise portable.CannotCarry(f"no temporary file: {first_line(error)}") from error
         self.path = pathlib.Path(path)
-        self.close = weakref.finalize(self, self.path.unlink, missing_ok=True)
+        self.close = weakref.finalize(self, _unlink, self.path, _beside(self.path))
         try:
             with os.fdopen(handle, "wb") as file:
                 write(file)
@@ -67,8 +76,7 @@ class RaceApart:
     @classmethod
     def of(cls, gm: GraphModule, examples: Sequence[Any], training: bool) -> RaceApart:
         """The race over a graph, on copies of its inputs as they are now. Raises `CannotCarry` and `CannotCopy`."""
-        job = portable.PortableGraph(gm, Inputs(examples).fresh(), training, portable.settings())
-        return cls(functools.partial(portable.dump, job))
+        return cls(job_of(gm, examples, training))
 
     def run(self, names: Sequence[str], seconds: float, gives_way: bool = False) -> Choice:
         """Race, and again without the candidate that brought the process down, as long as there are candidates. `gives_way`: to other
@@ -86,6 +94,8 @@ class RaceApart:
             if not candidates:
                 choice = Choice("eager", 1.0, [("eager", None, "chosen")])
                 break
+        with suppress(OSError):
+            self.compiled = _beside(self.path).read_bytes()
         measured = [*choice.measured, *((name, None, ending) for name, ending in fallen.items())]
         return choice._replace(measured=measured, dropped={**choice.dropped, **fallen})
 
@@ -128,6 +138,35 @@ class RaceApart:
             errors.seek(0)
             said = errors.read().strip().rpartition("\n")[2]
         return last, choice, _ending(status, expired.is_set(), said)
+
+
+def job_of(gm: GraphModule, examples: Sequence[Any], training: bool) -> Callable[[IO[bytes]], object]:
+    """What writes a graph, with copies of its inputs as they are now. Raises `CannotCarry` and `CannotCopy`."""
+    job = portable.PortableGraph(gm, Inputs(examples).fresh(), training, portable.settings())
+    return functools.partial(portable.dump, job)
+
+
+def _beside(path: pathlib.Path) -> pathlib.Path:
+    """Where the other process leaves what it has compiled."""
+    return path.with_name(f"{path.name}-compiled")
+
+
+def _unlink(*paths: pathlib.Path) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def read_compiled(data: bytes, backend: str) -> Callable[..., Any] | None:
+    """The callable that another process has compiled with this backend; None if it would be another one here."""
+    settings, compiled = marshal.loads(data)
+    artifacts = lookup_backend(backend).artifacts  # type: ignore[attr-defined]
+    if settings != artifacts.settings():
+        return None
+    with tempfile.TemporaryDirectory(
+        prefix="dynamo_lite-"
+    ) as folder:  # a library that is loaded needs its file no more
+        result: Callable[..., Any] = artifacts.read(compiled, functools.partial(library_in, pathlib.Path(folder)))
+    return result
 
 
 def importable(backend: str | Callable[..., Any]) -> Importable | None:
@@ -194,8 +233,24 @@ def main(path: str, request: str) -> int:
         fakes = [node.meta["example_value"] for node in job.gm.graph.find_nodes(op="placeholder")]
         compilers = {name: functools.partial(_compile, tell, name, where) for name, where in candidates.items()}
         with tracing(TracingContext(detect_fake_mode(fakes))):
-            tell(choice=Race(job.gm, job.examples, job.training).run(compilers, seconds))
+            race = Race(job.gm, job.examples, job.training)
+            choice = race.run(compilers, seconds)
+            _leave(pathlib.Path(path), choice.backend, race.compiled)
+            tell(choice=choice)
     return 0
+
+
+def _leave(path: pathlib.Path, backend: str, compiled: Callable[..., Any]) -> None:
+    """Write what the winner has made of the graph into a file, if it can be said as data."""
+    artifacts = getattr(lookup_backend(backend), "artifacts", None) if backend in list_backends(None) else None
+    settings = None if artifacts is None else artifacts.settings()
+    if artifacts is None or settings is None:
+        return
+    data = attempt_to_write(
+        f"the graph compiled with {backend}", lambda: marshal.dumps((settings, artifacts.write(compiled))), Counter()
+    )
+    if data is not None:
+        _beside(path).write_bytes(data)
 
 
 def _compile(

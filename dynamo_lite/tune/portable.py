@@ -32,24 +32,26 @@ class CannotCarry(Exception):
 
 @dataclass
 class PortableGraph:
-    """A graph for a race, real inputs, whether it is trained, the settings under which it runs."""
+    """A graph for a race, real inputs, whether it is trained, the settings under which it runs. `symbols` and `fakes` tell of the inputs
+    what `_describe` does, as they are when this is made."""
 
     gm: torch.fx.GraphModule
     examples: list[Any]
     training: bool
     settings: Mapping[str, Any]
 
+    def __post_init__(self) -> None:
+        self.symbols: dict[str, tuple[int, bool, int | None, int | None]] = {}
+        self.fakes = [_describe(node, self.symbols) for node in self.gm.graph.find_nodes(op="placeholder")]
+
 
 def dump(job: PortableGraph, file: IO[bytes], *, values: bool = True) -> None:
     """Write a job; without `values` large inputs are described only. Raises `CannotCarry`."""
-    symbols: dict[str, tuple[int, bool, int | None, int | None]] = {}
-    placeholders = job.gm.graph.find_nodes(op="placeholder")
-    fakes = [_describe(node, symbols) for node in placeholders]
     try:
         graph = pickling.dumps(_bare(job.gm))
     except Exception as error:  # whatever the reducers of the program's own objects raise
         raise CannotCarry(f"the graph can't be pickled: {error}") from error
-    about = (graph, symbols, fakes, job.training, dict(job.settings))
+    about = (graph, job.symbols, job.fakes, job.training, dict(job.settings))
     torch.save((about, *(([], job.examples) if values else described(job.examples))), file)
 
 
@@ -216,8 +218,9 @@ def settings() -> dict[str, Any]:
 
 def apply(found: Mapping[str, Any]) -> None:
     """Give these settings to this process, which has nothing else to do."""
-    for name, (_, write) in _SETTINGS.items():
-        write(found[name])
+    for name, (read, write) in _SETTINGS.items():
+        if read() != found[name]:  # torch tells a default from the same value that was set, and so do its caches
+            write(found[name])
     for device, dtype in found["autocast"].items():
         torch.set_autocast_enabled(device, True)
         torch.set_autocast_dtype(device, dtype)

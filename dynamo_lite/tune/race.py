@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 ROUNDS = 25
-MIN_ROUNDS = 6
+MIN_ROUNDS, MAX_ROUNDS = 6, 200
+"""Other processes spoil the times: a race that is in doubt goes on, and is judged once more."""
+WORTH = 1.03
+"""How many times as fast as eager execution a candidate has to seem for that."""
 BLOCK_SECONDS = 2e-3
 """The least duration of a block, which is timed as a whole: the clock and the loop take less than a thousandth of it."""
 HOPELESS = 1.25
@@ -158,8 +161,10 @@ def binds(compiler: CompilerFn) -> bool:
 def _time(runners: list[Runner], expected: Expected, deadline: float) -> None:
     """Let the candidates take turns, as long as there are two, rounds left and time."""
     running = [r for r in runners if r.out is None]
-    for i in range(ROUNDS):
+    for i in range(MAX_ROUNDS):
         if len(running) < 2 or (i >= MIN_ROUNDS and time.perf_counter() > deadline):
+            break
+        if i == ROUNDS and not _is_in_doubt(running, runners[0]):
             break
         for runner in running[i % len(running) :] + running[: i % len(running)]:
             runner.time_block(expected)
@@ -168,6 +173,13 @@ def _time(runners: list[Runner], expected: Expected, deadline: float) -> None:
             if is_faster(best.times, runner.times, HOPELESS):
                 runner.out = "slower"
         running = [r for r in running if r.out is None]
+
+
+def _is_in_doubt(running: list[Runner], eager: Runner) -> bool:
+    """Whether a candidate seems to be worth while, and none is beyond doubt."""
+    best = min(running, key=lambda r: r.median)
+    seems_so = best.median * WORTH < eager.median
+    return seems_so and not any(is_faster(r.times, eager.times) for r in running if r is not eager)
 
 
 def is_faster(times: Sequence[float], others: Sequence[float], factor: float = 1.0) -> bool:

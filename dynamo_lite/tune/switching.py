@@ -16,7 +16,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from torch._guards import TracingContext, tracing
 
@@ -26,7 +26,7 @@ from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.data_stack import with_room
 from dynamo_lite.exc import brief
 
-from .apart import RaceApart
+from .apart import RaceApart, job_of, read_compiled
 from .portable import CannotCarry
 from .race import Runner, is_faster
 from .results import Choice
@@ -46,6 +46,10 @@ def _uncaptured() -> Iterator[None]:
         _eval_frame.set_region(region)
 
 
+NOTHING: tuple[object, ...] = (0, {}, {}, 0)
+"""What is assumed about the sizes of a graph that has no symbolic ones."""
+
+
 class Background:
     """A graph that runs eagerly at once, and with the winner from the first call after its race.
 
@@ -62,7 +66,8 @@ class Background:
         finished: Callable[[Choice | str], None],
         installed: Callable[[str, Callable[..., Any]], Callable[..., Any]],
     ) -> None:
-        self.race = RaceApart.of(gm, examples, training)
+        self.write: Callable[[IO[bytes]], object] | None = job_of(gm, examples, training)
+        self.compiled: bytes | None = None
         self.gm = gm
         self.finished, self.installed = finished, installed
         self.context = TracingContext.try_get()
@@ -82,12 +87,16 @@ class Background:
         return call
 
     def _race(self, names: Sequence[str], seconds: float) -> None:
-        """The work of the thread: wait for the other process."""
+        """The work of the thread: write the graph, for which torch imports its compilers, and wait for the other process."""
         try:
-            result: Choice | str = self.race.run(names, seconds, gives_way=True)
+            race, self.write = RaceApart(self.write), None  # type: ignore[arg-type]
+            result: Choice | str = race.run(names, seconds, gives_way=True)
+            self.compiled = race.compiled
+            race.close()
         except CannotCarry as reason:
-            result = f"no race: {reason}"
-        self.race.close()
+            result = f"no race in the background: {reason}"
+        except Exception as error:  # the program runs on as it did
+            result = f"the race in the background failed: {brief(error)}"
         self.finished(result)
         if isinstance(result, Choice) and result.backend != "eager":
             self.winner = result.backend
@@ -102,7 +111,7 @@ class Background:
                 return
             assumed = self._assumed()
             with _uncaptured(), tracing(self.context):
-                compiled = in_buckets(lookup_backend(name))(self.gm, list(inputs))
+                compiled = self._compiled(name, inputs)
             if self._assumed() == assumed:
                 self.run = self.installed(name, compiled)
             else:
@@ -112,11 +121,20 @@ class Background:
         finally:
             self.installing.release()
 
-    def _assumed(self) -> tuple[object, ...] | None:
-        """The assumptions about symbolic sizes so far."""
+    def _compiled(self, name: str, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """What the other process has compiled, if it can be had and assumes nothing about sizes; else compiled here from its caches."""
+        data, self.compiled = self.compiled, None
+        if data is not None and self._assumed() == NOTHING:
+            found = read_compiled(data, name)
+            if found is not None:
+                return found
+        return in_buckets(lookup_backend(name))(self.gm, list(inputs))
+
+    def _assumed(self) -> tuple[object, ...]:
+        """The assumptions about symbolic sizes so far. Compilers make a `ShapeEnv` where the graph needed none."""
         env = getattr(getattr(self.context, "fake_mode", None), "shape_env", None)
         if env is None:
-            return None
+            return NOTHING
         return len(env.guards), dict(env.replacements), dict(env.var_to_range), len(env.divisible)
 
 

@@ -69,7 +69,7 @@ class Exchange:
 
     def _read(self, path: Path, item: store.Item) -> Callable[..., Any]:
         _, data = marshal.loads(item.payload)
-        return self.artifacts.read(data, lambda contents: _library(path.parent, contents))
+        return self.artifacts.read(data, lambda contents: library_in(path.parent, contents))
 
     def save(self, compiled: Callable[..., Any]) -> None:
         """Take what has just been compiled, if it can be said as data."""
@@ -95,7 +95,7 @@ class Exchange:
         return len(data["kernels"]), marshal.dumps((self.settings, data))
 
 
-def _library(folder: Path, contents: bytes) -> str:
+def library_in(folder: Path, contents: bytes) -> str:
     """The path of a file with these contents."""
     path = folder / f"{hashlib.blake2b(contents, digest_size=16).hexdigest()}.so"
     try:

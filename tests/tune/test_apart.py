@@ -1,5 +1,6 @@
 """Races in another process, and what comes of them in this one."""
 
+import functools
 import os
 import sys
 import textwrap
@@ -17,7 +18,7 @@ from dynamo_lite.backends.eager import eager
 from dynamo_lite.config import config
 from dynamo_lite.exc import InvalidBackend
 from dynamo_lite.record import log
-from dynamo_lite.tune import apart, switching
+from dynamo_lite.tune import apart, portable, switching
 from dynamo_lite.tune.apart import RaceApart
 from dynamo_lite.tune.portable import CannotCarry
 from dynamo_lite.tune.results import Store
@@ -211,10 +212,41 @@ class TestBackground:
         def refuse(*args):
             raise CannotCarry("too heavy")
 
-        monkeypatch.setattr(RaceApart, "of", refuse)
+        monkeypatch.setattr(portable, "dump", refuse)
         fn = tuned(False, "fast", background=True)
         assert fn(torch.zeros(2)).tolist() == [300.0, 300.0]
+        self.wait(log.frames[-1].graphs[0], "no race")
         assert told() == {"eager": "no race in the background: too heavy"}
+
+    def test_the_winner_comes_compiled(self, tmp_path, monkeypatch):
+        """Inductor's graph, from the other process; torch's compilers are not asked again."""
+        monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+        monkeypatch.setattr(apart, "GIVEN_WAY", 0)
+
+        def wave(x):
+            for _ in range(3):
+                x = torch.sin(x) * 1.01 + torch.cos(x) * 0.3
+            return x
+
+        x = torch.randn(500, 999)
+        with torch.no_grad():
+            fn = tuned(tmp_path / "store", "inductor", fn=wave, background=True)
+            torch.testing.assert_close(fn(x), wave(x))
+            record = log.frames[-1].graphs[0]
+            self.wait(record)
+            assert record.backend == "inductor"
+            while threading.active_count() > 1 and not any(r.winner for r in _alive()):
+                time.sleep(0.01)
+
+            def refuse(*args, **kwargs):
+                raise AssertionError("compiled again")
+
+            monkeypatch.setitem(
+                registry._backends, "inductor", functools.update_wrapper(refuse, registry._backends["inductor"])
+            )
+            torch.testing.assert_close(fn(x), wave(x))
+        assert [r.run is not r.gm.forward for r in _alive()] == [True]
+        assert record.backend == "inductor"
 
     def test_a_program_that_ends_meanwhile_leaves_nothing(self, tmp_path):
         program = """

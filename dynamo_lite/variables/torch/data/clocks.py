@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from dynamo_lite.config import config
 from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.protocol.base import VariableTracker
-from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
 
 from .late_numbers import LateNumberVariable
 
@@ -39,6 +39,8 @@ def _reads(clock: Callable[[], float]) -> None:
         if config.stitch is True:
             return ClockReading(tx, clock)
         return unsupported("time-dependent", f"time.{clock.__name__}")
+
+    REFUSED[clock] = ("time-dependent", f"time.{clock.__name__}")  # what a forecast says
 
 
 for _clock in (time.time, time.perf_counter, time.monotonic, time.process_time, time.thread_time):
