@@ -160,7 +160,9 @@ class Definitions(Statements):
             self.simple_method(member, ["other"], value("self.v + other"))
         elif member == "__eq__":
             self.simple_method(member, ["other"], value("self.v == other"))
-            self.put("__hash__ = object.__hash__")
+            self.put(
+                f"__hash__ = {self.pick(['object.__hash__', 'object.__hash__', 'lambda self: -1', 'lambda self: self.v'])}"
+            )
         elif member in ("__lt__", "__contains__"):
             self.simple_method(member, ["other"], value("self.v < other"))
         elif member == "__setitem__":
@@ -172,7 +174,9 @@ class Definitions(Statements):
         elif member == "__repr__":
             self.simple_method(member, [], value("f'<{self.v}>'"))
         elif member == "__hash__":
-            self.simple_method(member, [], value("hash(self.v)"))
+            self.simple_method(
+                member, [], value(self.pick(["hash(self.v)", "self.v", "-1", "2**61 + self.v", "self.v > 1"]))
+            )
         elif member == "__len__":
             self.simple_method(member, [], value("len(self.items)"))
         elif member == "__bool__":

@@ -263,7 +263,9 @@ class Expressions(Library, Tensors):
             "__add__": lambda: f"({o} + {e()})",
             "__radd__": lambda: f"({e()} + {o})",
             "__lt__": lambda: f"int({o} < {e()})",
-            "__eq__": lambda: f"int({o} == {self.pick([o, e()])})",
+            "__eq__": lambda: self.pick(
+                [f"int({o} == {self.pick([o, e()])})", f"len({{{o}, {o}}})", f"{{{o}: {e()}, {o}: {e()}}}[{o}]"]
+            ),
             "__len__": lambda: f"len({o})",
             "__bool__": lambda: f"(1 if {o} else 2)",
             "__getitem__": lambda: f"{o}[{e()}]",
@@ -273,7 +275,14 @@ class Expressions(Library, Tensors):
             "__getattr__": lambda: f"{o}.unknown",
             "__neg__": lambda: f"(-{o})",
             "__repr__": lambda: f"len(repr({o}))",
-            "__hash__": lambda: f"{{{o}: {e()}}}[{o}]",
+            "__hash__": lambda: self.pick(
+                [
+                    f"{{{o}: {e()}}}[{o}]",
+                    f"hash({o}) % 9",
+                    f"int({o} in {{{o}, {e()}}})",
+                    f"int(collections.OrderedDict([({o}, {e()})]) == {{{o}: {e()}}})",
+                ]
+            ),
             "__sub__": lambda: f"({o} - {e()})",
             "__rsub__": lambda: f"({e()} - {o})",
             "__rmul__": lambda: f"({e()} * {o})",
