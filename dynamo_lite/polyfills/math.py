@@ -36,3 +36,10 @@ if hasattr(math, "sumprod"):
     def sumprod(p: Iterable[Any], q: Iterable[Any], /) -> Any:
         """`math.sumprod(p, q)`"""
         return math.sumprod(tuple(p), tuple(q))
+
+
+def checked_radicand(x: float, /) -> float:
+    """The operand of `math.sqrt`, which raises for a negative one, where compilers would not."""
+    if x < 0:
+        raise ValueError("math domain error")
+    return float(x)

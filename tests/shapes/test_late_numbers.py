@@ -205,3 +205,52 @@ class TestClocks:
                 times += [before, state.started]
             assert times == sorted(times)
             assert 0 < state.spent < time.time() - times[0]
+
+
+ROWS = [[4.0, 1.0], [2.0, -5.0], [math.nan, 1.0], [math.inf, 2.0], [0.0, -0.0]]
+
+MADE = {
+    "a list": lambda x: torch.tensor([x.sum().item(), 2.0, x.argmax().item(), True]),
+    "a number": lambda x: torch.tensor(x.mean().item(), dtype=torch.float16),
+    "nested": lambda x: x.new_tensor([[x.mean().item()], [1]]),
+    "doubles": lambda x: torch.as_tensor([x.sum().item()], dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("program", MADE.values(), ids=MADE)
+def test_tensors_of_numbers_from_data(program, backend):
+    with config.patch(capture_scalar_outputs=None):
+        compiled = dynamo_lite.compile(program, backend=backend, fullgraph=True)
+        for row in ROWS:
+            x = torch.tensor(row)
+            expected, found = program(x), compiled(x)
+            assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+            assert torch.equal(found.nan_to_num(-1), expected.nan_to_num(-1))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("catches", [False, True])
+def test_the_root_of_a_number_from_data(catches, backend):
+    def root(x):
+        return x * math.sqrt(x.sum().item()), math.sqrt(x.argmax().item())
+
+    def caught(x):
+        try:
+            return root(x)
+        except ValueError as error:
+            return x, str(error)
+
+    def told(fn, x):
+        try:
+            y, other = fn(x)
+            return y.nan_to_num(-1).tolist(), other
+        except ValueError as error:
+            return str(error)
+
+    program = caught if catches else root
+    with config.patch(capture_scalar_outputs=None):
+        compiled = dynamo_lite.compile(program, backend=backend, fullgraph=True)
+        for row in ROWS:
+            x = torch.tensor(row)
+            assert told(compiled, x) == told(program, x)

@@ -26,9 +26,11 @@ from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.graph.core.varying_floats import FloatValue, is_random, present
 from dynamo_lite.graph.shapes.sizes import UNBOUNDED
 from dynamo_lite.guards import ir
+from dynamo_lite.polyfills.math import checked_radicand
 from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin import number  # the slots of constants come first
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
+from dynamo_lite.variables.objects.function import call_stand_in
 from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant
@@ -602,6 +604,24 @@ _format_number(float.__format__)
 for _raw in vars(math).values():
     if isinstance(_raw, types.BuiltinFunctionType) and _raw not in HANDLERS and find_polyfill(_raw) is None:
         _register(_raw, _raw if _raw in (math.floor, math.ceil, math.trunc) else None)
+
+
+_sqrt_of_others = HANDLERS[math.sqrt]
+
+
+def math_sqrt(tx: Frame, x: VariableTracker, /) -> VariableTracker:
+    """A root is correctly rounded by all compilers, so that the graph may compute that of data."""
+    if not is_from_data(x):
+        return _sqrt_of_others(tx, x)
+    return apply_number_function(tx, torch.sym_sqrt, call_stand_in(tx, math.sqrt, checked_radicand, [x], {}))
+
+
+HANDLERS[math.sqrt] = math_sqrt
+
+
+def is_from_data(vt: VariableTracker) -> bool:
+    """Whether it is a number of the graph that only tensor data decide."""
+    return isinstance(vt, SymNodeVariable) and not isinstance(vt.proxy, FloatValue) and is_unbacked(vt.proxy.sym)
 
 
 @packs(SymNodeVariable)

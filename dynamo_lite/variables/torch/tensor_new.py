@@ -8,12 +8,13 @@ Mirrors `torch/csrc/utils/tensor_new.cpp` and `torch/csrc/tensor/python_tensor.c
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core.arguments import as_dtype
+from dynamo_lite.graph.core.varying_floats import FloatValue
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
@@ -58,8 +59,8 @@ def tensor(
     within = _tensors_within(data)
     if not within and dtype is None and holds_scalars(data):
         return unsupported("numpy", "torch.tensor of numpy's scalars")
-    if _has_varying_ints(data):
-        result = _of_varying_ints(tx, data, given)
+    if _has_numbers(data):
+        result = _of_numbers(tx, data, given)
         if result is not None:
             return result
     if not within or isinstance(data, TensorVariable):
@@ -113,12 +114,12 @@ def as_tensor(tx: Frame, data: VariableTracker, **options: VariableTracker) -> V
         return tensor_of_array(tx, data, {k: v for k, v in options.items() if not is_none(v)}, copy=False)
     if holds_scalars(data) or (_tensors_within(data) and not isinstance(data, TensorVariable)):
         return tensor(tx, data, **options)
-    if _has_varying_ints(data):
+    if _has_numbers(data):
         return tensor(tx, data, **options)
     return tx.tr.graph.call(tx, "call_function", torch.as_tensor, [data], options)
 
 
-# -- ints that vary
+# -- numbers that vary, or that data decide
 
 
 def is_varying_int(vt: VariableTracker) -> bool:
@@ -126,14 +127,21 @@ def is_varying_int(vt: VariableTracker) -> bool:
     return isinstance(vt, SymNodeVariable) and vt.python_type() is int
 
 
-def _has_varying_ints(vt: VariableTracker) -> bool:
+def _is_float_of_graph(vt: VariableTracker) -> bool:
+    """Whether it is a float that the graph computes: of data, or of sizes."""
+    is_float = isinstance(vt, SymNodeVariable) and vt.python_type() is float
+    return is_float and not isinstance(vt.proxy, FloatValue)
+
+
+def _has_numbers(vt: VariableTracker) -> bool:
+    """Whether a nested sequence has numbers that `torch.tensor` would ask for."""
     if isinstance(vt, ListVariable | TupleVariable):
-        return any(map(_has_varying_ints, vt.items))
-    return is_varying_int(vt)
+        return any(map(_has_numbers, vt.items))
+    return is_varying_int(vt) or _is_float_of_graph(vt)
 
 
 def tensor_of_ints(tx: Frame, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
-    """A nested sequence of ints, some of which vary, as a tensor. `torch.tensor` would ask for the numbers."""
+    """A nested sequence of numbers, some of which vary, as a tensor. `torch.tensor` would ask for them."""
     call = tx.tr.graph.call
     if isinstance(vt, ListVariable | TupleVariable):
         items = [tensor_of_ints(tx, item, options) for item in vt.items]
@@ -141,11 +149,18 @@ def tensor_of_ints(tx: Frame, vt: VariableTracker, options: dict[str, VariableTr
     return call(tx, "call_function", torch.scalar_tensor, [vt], options)
 
 
-def _of_varying_ints(tx: Frame, data: VariableTracker, given: dict[str, VariableTracker]) -> VariableTracker | None:
-    """`torch.tensor` of ints that vary, beside constant ones; None where the numbers have to be known: in sequences that are no regular
-    array, and for dtypes that not every int fits into."""
-    dtype = given.get("dtype", ConstantVariable(torch.int64))
-    if not set(given) <= {"dtype", "device"} or dtype.as_python_constant() not in _WIDE or _shape_of(data) is None:
+def _of_numbers(tx: Frame, data: VariableTracker, given: dict[str, VariableTracker]) -> VariableTracker | None:
+    """`torch.tensor` of numbers that vary, beside constant ones; None where they have to be known: in sequences that are no regular array,
+    and for dtypes that not every such number fits into."""
+    form = _form_of(data)
+    if form is None or not set(given) <= {"dtype", "device"}:
+        return None
+    default = torch.get_default_dtype() if form.has_floats else torch.int64
+    dtype = given.get("dtype", ConstantVariable(default))
+    wanted = dtype.as_python_constant()
+    if wanted not in _WIDE and not (form.has_floats and wanted.is_floating_point):
+        return None
+    if form.has_floats and not wanted.is_floating_point:
         return None
     return tensor_of_ints(tx, data, {**given, "dtype": dtype})
 
@@ -153,14 +168,24 @@ def _of_varying_ints(tx: Frame, data: VariableTracker, given: dict[str, Variable
 _WIDE = (torch.int64, torch.float32, torch.float64)
 
 
-def _shape_of(vt: VariableTracker) -> tuple[int, ...] | None:
-    """The shape of a nested sequence of ints; None for anything else."""
+class _Form(NamedTuple):
+    """Of a nested sequence of numbers."""
+
+    shape: tuple[int, ...]
+    has_floats: bool
+
+
+def _form_of(vt: VariableTracker) -> _Form | None:
+    """The form of a nested sequence of numbers; None for anything else."""
     if isinstance(vt, ListVariable | TupleVariable):
-        shapes = {_shape_of(item) for item in vt.items}
+        forms = [_form_of(item) for item in vt.items]
+        shapes = {form and form.shape for form in forms}
         inner = shapes.pop() if len(shapes) == 1 else None
-        return None if inner is None else (len(vt.items), *inner)
-    is_int = is_varying_int(vt) or isinstance(vt, ConstantVariable) and type(vt.value) in (int, bool)
-    return () if is_int else None
+        has_floats = any(form is not None and form.has_floats for form in forms)
+        return None if inner is None else _Form((len(vt.items), *inner), has_floats)
+    kind = type(vt.value) if isinstance(vt, ConstantVariable) else int if is_varying_int(vt) else None
+    is_float = kind is float or _is_float_of_graph(vt)
+    return _Form((), is_float) if is_float or kind in (int, bool) else None
 
 
 def _is_default(vt: VariableTracker) -> bool:
@@ -233,7 +258,7 @@ def tensor_new_tensor(
     wanted = self.proxy.meta.dtype if dtype is None or is_none(dtype) else as_dtype(dtype.as_python_constant())
     if isinstance(data, ArrayVariable) and set(options) <= {"dtype"} and self.proxy.meta.device.type == "cpu":
         return tensor_of_array(tx, data, {"dtype": ConstantVariable(wanted)}, copy=True)
-    if _has_varying_ints(data):
+    if _has_numbers(data):
         defaults = {"dtype": ConstantVariable(wanted), "device": ConstantVariable(self.proxy.meta.device)}
         return tensor(tx, data, **{**defaults, **{k: v for k, v in options.items() if not is_none(v)}})
     if not isinstance(data, TensorVariable):
