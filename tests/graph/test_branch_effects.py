@@ -1,6 +1,7 @@
 """Branches on tensor data whose sides change what existed before: tensors in place, objects, lists, dictionaries, closures, globals."""
 
 import functools
+import math
 
 import pytest
 import torch
@@ -439,3 +440,22 @@ def test_results_without_gradients_beside_those_with():
     for x in (torch.ones(3), -torch.ones(3)):
         assert not list(differences(fn(x), compiled(x)))
         assert [t.requires_grad for t in compiled(x)] == [True, False]
+
+
+def test_a_choice_between_a_tensor_and_another_as_its_own_gradient():
+    """Which of them it is decides whether the assignment raises."""
+
+    def f(x, y):
+        try:
+            y.grad = x if x.isnan().any() else y
+        except RuntimeError as error:
+            return x.sin(), str(error)
+        return x.cos(), "assigned"
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    for value in (1.0, math.nan, 2.0):
+        x, y, other = torch.full((2,), value), torch.ones(2), torch.ones(2)
+        expected, found = f(x, y), compiled(x, other)
+        assert found[1] == expected[1]
+        assert torch.equal(found[0].nan_to_num(9), expected[0].nan_to_num(9))
+        assert (y.grad is x) is (other.grad is x)

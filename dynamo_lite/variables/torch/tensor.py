@@ -633,7 +633,7 @@ def _set_grad(tx: Frame, self: TensorVariable, value: VariableTracker | None) ->
         unsupported(FAKE_INPUTS, "assignment of a gradient, where one of the tensors is a FakeTensor")
     if value is not None and not is_none(value):
         mine, other = self.proxy.meta, value.proxy.meta if isinstance(value, TensorVariable) else None
-        if value is self or other is None or _is_of_another_kind(mine, other):
+        if value is self or other is None or value.is_one_of_several or _is_of_another_kind(mine, other):
             unsupported("tensor-attribute", f"assignment of {value.describe()} to a grad")
     self.store(tx, "grad", value if value is not None else ConstantVariable(None))
 
