@@ -43,3 +43,10 @@ def checked_radicand(x: float, /) -> float:
     if x < 0:
         raise ValueError("math domain error")
     return float(x)
+
+
+def checked_for_int(x: float, /) -> float:
+    """The operand of `round`, which raises for what is no number and gives a long int for a large one; compilers know 64 bits."""
+    if not -(2.0**53) < x < 2.0**53:
+        raise OverflowError("cannot convert float infinity to integer")
+    return x

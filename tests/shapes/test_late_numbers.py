@@ -207,7 +207,7 @@ class TestClocks:
             assert 0 < state.spent < time.time() - times[0]
 
 
-ROWS = [[4.0, 1.0], [2.0, -5.0], [math.nan, 1.0], [math.inf, 2.0], [0.0, -0.0]]
+ROWS = [[4.0, 1.0], [2.0, -5.0], [0.5, 2.0], [3e20, 1.0], [math.nan, 1.0], [math.inf, 2.0], [0.0, -0.0]]
 
 MADE = {
     "a list": lambda x: torch.tensor([x.sum().item(), 2.0, x.argmax().item(), True]),
@@ -229,26 +229,32 @@ def test_tensors_of_numbers_from_data(program, backend):
             assert torch.equal(found.nan_to_num(-1), expected.nan_to_num(-1))
 
 
+def root(x):
+    return x * math.sqrt(x.sum().item()), math.sqrt(x.argmax().item())
+
+
+def rounded(x):
+    return x * round(x.sum().item()), round(x.mean().item(), None)
+
+
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("catches", [False, True])
-def test_the_root_of_a_number_from_data(catches, backend):
-    def root(x):
-        return x * math.sqrt(x.sum().item()), math.sqrt(x.argmax().item())
-
+@pytest.mark.parametrize("function", [root, rounded])
+def test_functions_of_a_number_from_data(function, catches, backend):
     def caught(x):
         try:
-            return root(x)
-        except ValueError as error:
+            return function(x)
+        except (ValueError, OverflowError) as error:
             return x, str(error)
 
     def told(fn, x):
         try:
             y, other = fn(x)
             return y.nan_to_num(-1).tolist(), other
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             return str(error)
 
-    program = caught if catches else root
+    program = caught if catches else function
     with config.patch(capture_scalar_outputs=None):
         compiled = dynamo_lite.compile(program, backend=backend, fullgraph=True)
         for row in ROWS:

@@ -26,14 +26,22 @@ from dynamo_lite.graph.core.values import SymValue
 from dynamo_lite.graph.core.varying_floats import FloatValue, is_random, present
 from dynamo_lite.graph.shapes.sizes import UNBOUNDED
 from dynamo_lite.guards import ir
-from dynamo_lite.polyfills.math import checked_radicand
+from dynamo_lite.polyfills.math import checked_for_int, checked_radicand
 from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin import number  # the slots of constants come first
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
 from dynamo_lite.variables.objects.function import call_stand_in
 from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
-from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, boolean, fold, is_constant
+from dynamo_lite.variables.protocol.constant import (
+    NONE,
+    NOT_IMPLEMENTED,
+    ConstantVariable,
+    boolean,
+    fold,
+    is_constant,
+    is_none,
+)
 from dynamo_lite.variables.protocol.deferred_str import number_text
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
 
@@ -617,6 +625,17 @@ def math_sqrt(tx: Frame, x: VariableTracker, /) -> VariableTracker:
 
 
 HANDLERS[math.sqrt] = math_sqrt
+_round_of_others = HANDLERS[float.__round__]
+
+
+def float_round(tx: Frame, self: VariableTracker, ndigits: VariableTracker = NONE, /) -> VariableTracker:
+    """Rounding to an int is exact."""
+    if not (is_from_data(self) and is_none(ndigits)):
+        return _round_of_others(tx, self, ndigits) if not is_none(ndigits) else _round_of_others(tx, self)
+    return apply_number_function(tx, round, call_stand_in(tx, float.__round__, checked_for_int, [self], {}))
+
+
+HANDLERS[float.__round__] = float_round
 
 
 def is_from_data(vt: VariableTracker) -> bool:
