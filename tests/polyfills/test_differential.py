@@ -110,6 +110,12 @@ class NoPath(Path):
 
 
 # The original → makers of arguments.
+def with_notes(notes):
+    error = KeyError("a")
+    error.__notes__ = notes
+    return error
+
+
 CASES = {
     functools.reduce: [
         lambda: (operator.add, [1, 2, 3]),
@@ -168,6 +174,13 @@ CASES = {
     object.__dir__: [lambda: (Listed(),), lambda: (Derived(),), lambda: (Slotted(),), lambda: (5,)],
     type.__dir__: [lambda: (Listed,), lambda: (Derived,), lambda: (int,), lambda: (type,)],
     types.ModuleType.__dir__: [lambda: (module(a=1, b=2),), lambda: (module(__dir__=lambda: ["own"]),)],
+    BaseException.add_note: [
+        lambda: (ValueError("a"), "note"),
+        lambda: (with_notes(["a"]), "note"),
+        lambda: (with_notes(()), "note"),
+        lambda: (with_notes(None), "note"),
+        lambda: (ValueError("a"), 5),
+    ],
     os.fspath: [
         lambda: ("a",),
         lambda: (b"a",),
@@ -215,7 +228,7 @@ def plain(value):
     if hasattr(value, "__next__"):
         return [type(value), *value]
     if isinstance(value, BaseException):
-        return type(value), value.args
+        return type(value), value.args, value.__dict__
     return (
         repr(value)
         if type(value).__repr__ is not object.__repr__
