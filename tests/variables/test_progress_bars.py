@@ -2,6 +2,7 @@
 
 import io
 
+import numpy
 import pytest
 import torch
 import tqdm
@@ -126,6 +127,41 @@ class Loud(io.StringIO):
 class Own(tqdm.tqdm):
     def display(self, *args, **kwargs):
         return super().display(*args, **kwargs)
+
+
+LABELS = [
+    lambda bar, i: bar.set_postfix({"a": i}),
+    lambda bar, i: bar.set_postfix(ordered_dict={"a": i}),
+    lambda bar, i: bar.set_postfix(a=numpy.float64(i)),
+    lambda bar, i: bar.set_postfix(a=i + 2j),
+    lambda bar, i: bar.set_description(desc="a" if i else 5),
+    lambda bar, i: bar.set_postfix_str(s=i),
+    lambda bar, i: bar.set_postfix(a="b", refresh=bool(i % 2)),
+    lambda bar, i: bar.set_description(desc=f"{i}", refresh=False),
+    lambda bar, i: bar.set_description(),
+    lambda bar, i: bar.set_description("a", 1, 2),
+]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_labels_of_all_kinds(label):
+    def step(x, bar, i):
+        y = x.sin()
+        try:
+            label(bar, i)
+        except (TypeError, ValueError) as error:
+            return y, str(error)
+        return y.cos(), ""
+
+    def run(fn):
+        out = io.StringIO()
+        bar = tqdm.tqdm(
+            total=20, file=out, mininterval=0, miniters=1, bar_format="{desc}|{n_fmt}/{total_fmt}|{postfix}"
+        )
+        results = [fn(torch.full((3,), i / 2), bar, i) for i in range(4)]
+        return out.getvalue(), [(y.tolist(), text) for y, text in results]
+
+    assert run(dynamo_lite.compile(step, backend="eager")) == run(step)
 
 
 @pytest.mark.parametrize("kwargs", [{"stream": Loud}, {"cls": Own}])

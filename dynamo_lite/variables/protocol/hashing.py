@@ -76,10 +76,8 @@ class UserKey:
         return self.hash
 
     def __eq__(self, other: object) -> bool:
-        if self.tx.tr.budget.is_over:
-            return (
-                False  # a host OrderedDict looks up each key that it iterates over, and has asked whether they are one
-            )
+        if self.tx.tr.budget.is_over:  # a host OrderedDict looks up each key that it iterates over, by identity first
+            return False
         # The table asks the stored key; the frame to call from is that of the key looked up, if it is of this kind.
         tx = other.tx if type(other) is UserKey else self.tx
         with asked_again(tx, self.vt, "__eq__"):

@@ -9,6 +9,7 @@ Mirrors `tqdm/std.py`.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from dynamo_lite.variables.protocol.base import Child, Children, Plain, Variable
 from dynamo_lite.variables.protocol.constant import NONE, is_none
 from dynamo_lite.variables.protocol.deferred_str import settled
 from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .printing import LateOutput, is_of_c, is_settled, place_of_call, text_now, why_now, write_behind
@@ -105,7 +107,7 @@ def _moved(
     tx: Frame, name: str, bar: VariableTracker, args: tuple[VariableTracker, ...], kwargs: dict[str, VariableTracker]
 ) -> VariableTracker:
     call = f"tqdm.{name}()"
-    reason = _why_not(tx, bar)
+    reason = _why_not(tx, bar) if fits(getattr(Bar, name), 1 + len(args), kwargs) else " with other arguments"
     if not config.stitch or reason:
         return unsupported("call-print", call + reason)
     values = [_settled(tx, vt, call) for vt in (*args, *kwargs.values())]
@@ -128,7 +130,7 @@ def _is_number(vt: VariableTracker) -> bool:
 
 
 def _is_text(vt: VariableTracker) -> bool:
-    return is_none(vt) or issubclass(vt.python_type(), str)
+    return is_none(vt) or vt.python_type() is str
 
 
 @builtin(Bar.update)
@@ -156,7 +158,9 @@ def _label(name: str) -> None:
     def method(
         tx: Frame, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
     ) -> VariableTracker:
-        if not all(map(_is_text, args[:1])) or not all(map(is_settled, args[1:])):
+        others = [vt for key, vt in kwargs.items() if key not in ("desc", "s")]
+        texts = [*args[:1], *(vt for key, vt in kwargs.items() if key in ("desc", "s"))]
+        if not (all(map(_is_text, texts)) and all(map(is_settled, [*args[1:], *others]))):
             return unsupported("call-print", f"tqdm.{name}() of what is no text")
         return _moved(tx, name, self, args, kwargs)
 
@@ -169,8 +173,10 @@ for _name in ("set_description", "set_description_str", "set_postfix_str"):
 def bar_set_postfix(
     tx: Frame, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker
 ) -> VariableTracker:
-    if args:
-        return unsupported("call-print", "tqdm.set_postfix() of a dictionary")
+    """Numbers are formatted by the bar, of other objects it has the text."""
+    others = [vt for vt in kwargs.values() if not is_settled(vt)]
+    if args or "ordered_dict" in kwargs or any(issubclass(vt.python_type(), numbers.Number | str) for vt in others):
+        return unsupported("call-print", "tqdm.set_postfix() of a dictionary, or of numbers of other kinds")
     return _moved(tx, "set_postfix", self, (), kwargs)
 
 
