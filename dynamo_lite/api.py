@@ -57,6 +57,8 @@ class Settings:
         """The backend as a callable. Raises InvalidBackend, or what the backend raises for unknown options."""
         options = dict(self.options) if self.options else None
         if self.background:
+            if self.regions is not None:
+                raise RuntimeError("background=True takes no regions: the other process would not have them")
             return in_background(self.backend, self.mode, options)
         return with_options(lookup_backend(self.backend), mode=self.mode, options=options, regions=self.regions)
 

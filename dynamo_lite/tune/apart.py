@@ -17,6 +17,7 @@ import marshal
 import operator
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,24 +52,28 @@ GRACE_SECONDS = 60.0
 GIVEN_WAY = 5
 """How much nicer a process is that gives way to others."""
 
+COMPILED = "compiled"
+"""The name of the file, beside that of the graph, in which the other process leaves what it has compiled."""
+
 Importable = tuple[str, str]
 """Module and qualified name of a backend's function."""
 
 
 class RaceApart:
-    """A race over the graph that `write` puts into a file, which exists as long as this object. `compiled`: what the other process has made
-    of the graph with the winner, where that backend can say it as data; None elsewhere. Raises `CannotCarry`."""
+    """A race over the graph that `write` puts into a file, in a folder that nobody else can enter and that exists as long as this object.
+    `compiled`: what the other process has made of the graph with the winner, where that backend can say it as data; None elsewhere. Raises
+    `CannotCarry`."""
 
     def __init__(self, write: Callable[[IO[bytes]], object]) -> None:
         self.compiled: bytes | None = None
         try:
-            handle, path = tempfile.mkstemp(prefix="dynamo_lite-race-")
+            folder = pathlib.Path(tempfile.mkdtemp(prefix="dynamo_lite-race-"))
         except OSError as error:
-            raise portable.CannotCarry(f"no temporary file: {first_line(error)}") from error
-        self.path = pathlib.Path(path)
-        self.close = weakref.finalize(self, _unlink, self.path, _beside(self.path))
+            raise portable.CannotCarry(f"no temporary folder: {first_line(error)}") from error
+        self.path = folder / "graph"
+        self.close = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with self.path.open("wb") as file:
                 write(file)
         except (OSError, RuntimeError) as error:  # torch says RuntimeError where the disk is full
             raise portable.CannotCarry(f"{self.path} can't be written: {first_line(error)}") from error
@@ -95,7 +100,7 @@ class RaceApart:
                 choice = Choice("eager", 1.0, [("eager", None, "chosen")])
                 break
         with suppress(OSError):
-            self.compiled = _beside(self.path).read_bytes()
+            self.compiled = self.path.with_name(COMPILED).read_bytes()
         measured = [*choice.measured, *((name, None, ending) for name, ending in fallen.items())]
         return choice._replace(measured=measured, dropped={**choice.dropped, **fallen})
 
@@ -146,25 +151,13 @@ def job_of(gm: GraphModule, examples: Sequence[Any], training: bool) -> Callable
     return functools.partial(portable.dump, job)
 
 
-def _beside(path: pathlib.Path) -> pathlib.Path:
-    """Where the other process leaves what it has compiled."""
-    return path.with_name(f"{path.name}-compiled")
-
-
-def _unlink(*paths: pathlib.Path) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
-
-
 def read_compiled(data: bytes, backend: str) -> Callable[..., Any] | None:
     """The callable that another process has compiled with this backend; None if it would be another one here."""
     settings, compiled = marshal.loads(data)
     artifacts = lookup_backend(backend).artifacts  # type: ignore[attr-defined]
     if settings != artifacts.settings():
         return None
-    with tempfile.TemporaryDirectory(
-        prefix="dynamo_lite-"
-    ) as folder:  # a library that is loaded needs its file no more
+    with tempfile.TemporaryDirectory() as folder:  # a library that is loaded needs its file no more
         result: Callable[..., Any] = artifacts.read(compiled, functools.partial(library_in, pathlib.Path(folder)))
     return result
 
@@ -250,7 +243,7 @@ def _leave(path: pathlib.Path, backend: str, compiled: Callable[..., Any]) -> No
         f"the graph compiled with {backend}", lambda: marshal.dumps((settings, artifacts.write(compiled))), Counter()
     )
     if data is not None:
-        _beside(path).write_bytes(data)
+        path.with_name(COMPILED).write_bytes(data)
 
 
 def _compile(

@@ -163,6 +163,7 @@ class TestBackground:
             ({"backend": lambda gm, examples: gm}, "needs the name of a backend"),
             ({"backend": "inductor", "options": {"triton.cudagraphs": False}}, "takes no options of 'inductor'"),
             ({"backend": "inductor", "mode": "lite"}, "takes no mode='lite' of 'inductor'"),
+            ({"backend": "inductor", "regions": True}, "takes no regions"),
             ({"backend": "inductorr"}, "inductorr"),
             ({"backend": "autotune", "options": {"budgett": 3}}, "Unexpected option budgett"),
         ],
