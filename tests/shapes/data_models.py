@@ -104,7 +104,7 @@ def loss_scale():
     return with_gradients(f)
 
 
-@program(graphs=2, whole=False, note="torch.tensor asks for floats")
+@program()
 def tensor_of_items():
     return with_floats(lambda x: torch.tensor([x.max().item(), x.min().item()]) + 1)
 
@@ -144,12 +144,12 @@ def integer_division_of_items():
     return with_ints(lambda x: (x // x.max().item(), x.sum().item() // 2))
 
 
-@program(graphs=3, whole=False, note="a function of C")
+@program()
 def root_of_an_item():
     return with_floats(lambda x: x / math.sqrt(x.abs().sum().item()))
 
 
-@program(graphs=1, whole=False, note="the same; there is no operator behind it")
+@program(graphs=1, whole=False, note="a function of C; there is no operator behind it")
 def rounded_item():
     return with_floats(lambda x: (x * 2, round(x.max().item(), 2)))
 
