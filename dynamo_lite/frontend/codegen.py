@@ -189,9 +189,8 @@ class Codegen:
 
     def _read_clocks(self, escaping: list[Any], early: bool) -> None:
         """Have the times in locals that are wanted, in the order in which the program asked for them."""
-        wanted = set(map(id, escaping))
         for reading in self.tr.effects.clocks:
-            if reading.is_early is early and id(reading) in wanted:
+            if reading.is_early is early and any(vt is reading for vt in escaping):
                 self.hold(reading)
 
     def parameters(self) -> tuple[str, ...]:

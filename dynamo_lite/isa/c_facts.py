@@ -8,20 +8,16 @@ import operator
 from collections.abc import Callable
 
 
+def _error(call: Callable[..., object], *args: object) -> Exception:
+    try:
+        call(*args)
+    except Exception as error:
+        return error
+    raise AssertionError(f"{call} has not raised")
+
+
 def _raised(call: Callable[..., object], *args: object) -> str:
-    try:
-        call(*args)
-    except Exception as error:
-        return str(error)
-    raise AssertionError(f"{call} has not raised")
-
-
-def _notes(call: Callable[..., object], *args: object) -> list[str]:
-    try:
-        call(*args)
-    except Exception as error:
-        return getattr(error, "__notes__", [])
-    raise AssertionError(f"{call} has not raised")
+    return str(_error(call, *args))
 
 
 def _unpack() -> None:
@@ -72,7 +68,7 @@ EMPTY_SLOT = (
 )
 NO_PAIR = _raised(dict, [0]).replace("#0", "#{number}")
 NO_NOTE = _raised(ValueError().add_note, 0).replace("int", "{name}")
-NO_PAIR_NOTE = "".join(_notes(dict, [0])).replace("#0", "#{number}")
+NO_PAIR_NOTE = "".join(getattr(_error(dict, [0]), "__notes__", ())).replace("#0", "#{number}")
 """Empty where the exception gets none: any TypeError is replaced there."""
 TOO_MANY_VALUES = _raised(_unpack).replace("2", "{wanted}").replace("3", "{there}")
 """Of a list, tuple or dict, whose length C knows."""

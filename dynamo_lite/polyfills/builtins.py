@@ -107,13 +107,16 @@ def _merge_class_names(names: dict[str, Any], cls: Any) -> None:
         _merge_class_names(names, base)
 
 
+_MISSING = object()
+
+
 @polyfill(BaseException.add_note)
 def add_note(self: Any, note: str, /) -> None:
     """`BaseException_add_note` of `Objects/exceptions.c`."""
     if not isinstance(note, str):
         raise TypeError(c_facts.NO_NOTE.format(name=type(note).__name__))
-    notes = getattr(self, "__notes__", None)
-    if notes is None and not hasattr(self, "__notes__"):
+    notes = getattr(self, "__notes__", _MISSING)
+    if notes is _MISSING:
         self.__notes__ = notes = []
     if not isinstance(notes, list):
         raise TypeError("Cannot add note: __notes__ is not a list")

@@ -236,8 +236,8 @@ def main(path: str, request: str) -> int:
 def _leave(path: pathlib.Path, backend: str, compiled: Callable[..., Any]) -> None:
     """Write what the winner has made of the graph into a file, if it can be said as data."""
     artifacts = getattr(lookup_backend(backend), "artifacts", None) if backend in list_backends(None) else None
-    settings = None if artifacts is None else artifacts.settings()
-    if artifacts is None or settings is None:
+    settings = artifacts and artifacts.settings()
+    if settings is None:
         return
     data = attempt_to_write(
         f"the graph compiled with {backend}", lambda: marshal.dumps((settings, artifacts.write(compiled))), Counter()

@@ -88,8 +88,9 @@ class Background:
 
     def _race(self, names: Sequence[str], seconds: float) -> None:
         """The work of the thread: write the graph, for which torch imports its compilers, and wait for the other process."""
+        write, self.write = self.write, None  # with the copies of the inputs
         try:
-            race, self.write = RaceApart(self.write), None  # type: ignore[arg-type]
+            race = RaceApart(write)  # type: ignore[arg-type]
             result: Choice | str = race.run(names, seconds, gives_way=True)
             self.compiled = race.compiled
             race.close()

@@ -246,9 +246,9 @@ class DictVariable(NativeVariable):
                 return
         self.items[key] = value
 
-    def _stores_unread(self, tx: Frame, key: VariableTracker) -> bool:
-        """Whether a value can be stored for a number that varies, in a dict that is as it was at the call and that no key was asked of.
-        What the next use asks of the dict reads all of it. That no finalizer runs for what the value replaces is guarded."""
+    def _store_unread(self, tx: Frame, key: VariableTracker, value: VariableTracker) -> bool:
+        """Store a value for a number that varies in a dict that is as it was at the call and that no key was asked of; False for any other
+        one. What the next use asks of the dict reads all of it. That no finalizer runs for what the value replaces is guarded."""
         if "items" in self.__dict__ or self.source is None or self.pending or tx.tr.effects.watches:
             return False
         source = tx.tr.graph.symbols.source_of(key.proxy) if key.python_type() is int else None
@@ -258,6 +258,7 @@ class DictVariable(NativeVariable):
         tx.tr.guards.predicate(_replaces_plain, [self.source, source], text)
         tx.tr.effects.mutating(self)
         self.numbered = True
+        self.pending[NumberKey(key)] = (False, value)
         return True
 
     def discard(self, tx: Frame, key: Any) -> VariableTracker | None:
@@ -373,8 +374,7 @@ class DictVariable(NativeVariable):
         return raise_with(tx, KeyError, key)
 
     def mp_ass_subscript(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
-        if value is not None and key.is_symbolic and self._stores_unread(tx, key):
-            self.pending[NumberKey(key)] = (False, value)
+        if value is not None and key.is_symbolic and self._store_unread(tx, key, value):
             return
         host_key = self.key(tx, key)
         if value is not None:

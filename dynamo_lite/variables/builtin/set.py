@@ -285,11 +285,7 @@ class SetVariable(NativeVariable):
         if self.is_unread:
             return  # a subclass's attributes were changed
         if self.added:
-            cg.load_callable(set.update)
-            cg.load(self)
-            emit_list(cg, self.added)
-            cg.asm.call(2)
-            cg.asm.pop_top()
+            emit_elements(cg, set.update, self, self.added)
             return
         items = self.items
         removed = list(self.removed())

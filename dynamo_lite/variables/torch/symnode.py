@@ -34,7 +34,6 @@ from dynamo_lite.variables.objects.function import call_stand_in
 from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import (
-    NONE,
     NOT_IMPLEMENTED,
     ConstantVariable,
     boolean,
@@ -307,9 +306,7 @@ def _keep(tx: Frame, quotient: SymValue) -> None:
 
 def _is_zero_for_some(tx: Frame, divisor: VariableTracker) -> bool:
     """Whether data decide a divisor, and may decide that it is 0."""
-    if not isinstance(divisor, SymNodeVariable) or isinstance(divisor.proxy, FloatValue):
-        return False
-    return is_unbacked(divisor.proxy.sym) and not tx.tr.graph.symbols.is_certain(operator.ne, divisor.proxy.sym, 0)
+    return is_from_data(divisor) and not tx.tr.graph.symbols.is_certain(operator.ne, divisor.proxy.sym, 0)
 
 
 def _bitwise(
@@ -628,10 +625,10 @@ HANDLERS[math.sqrt] = math_sqrt
 _round_of_others = HANDLERS[float.__round__]
 
 
-def float_round(tx: Frame, self: VariableTracker, ndigits: VariableTracker = NONE, /) -> VariableTracker:
+def float_round(tx: Frame, self: VariableTracker, *ndigits: VariableTracker) -> VariableTracker:
     """Rounding to an int is exact."""
-    if not (is_from_data(self) and is_none(ndigits)):
-        return _round_of_others(tx, self, ndigits) if not is_none(ndigits) else _round_of_others(tx, self)
+    if not is_from_data(self) or not all(map(is_none, ndigits)) or len(ndigits) > 1:
+        return _round_of_others(tx, self, *ndigits)
     return apply_number_function(tx, round, call_stand_in(tx, float.__round__, checked_for_int, [self], {}))
 
 

@@ -23,7 +23,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from .numpy.models import ArrayVariable, alias
 from .numpy.scalarmath import IntScalarVariable
 from .tensor import TensorVariable, ValueVariable, has_numbers, operate
-from .tensor_new import is_varying_int, tensor_of_ints
+from .tensor_new import is_varying_int, tensor_of_numbers
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -198,4 +198,4 @@ def _list_as_tensor(tx: Frame, tensor: TensorVariable, item: VariableTracker) ->
     if not all(map(_is_int, item.items)):
         return item
     options = {"dtype": torch.int64, "device": tensor.proxy.meta.device}
-    return tensor_of_ints(tx, item, {name: ConstantVariable(value) for name, value in options.items()})
+    return tensor_of_numbers(tx, item, {name: ConstantVariable(value) for name, value in options.items()})

@@ -140,11 +140,11 @@ def _has_numbers(vt: VariableTracker) -> bool:
     return is_varying_int(vt) or _is_float_of_graph(vt)
 
 
-def tensor_of_ints(tx: Frame, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
+def tensor_of_numbers(tx: Frame, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
     """A nested sequence of numbers, some of which vary, as a tensor. `torch.tensor` would ask for them."""
     call = tx.tr.graph.call
     if isinstance(vt, ListVariable | TupleVariable):
-        items = [tensor_of_ints(tx, item, options) for item in vt.items]
+        items = [tensor_of_numbers(tx, item, options) for item in vt.items]
         return call(tx, "call_function", torch.stack, [ListVariable(items)])
     return call(tx, "call_function", torch.scalar_tensor, [vt], options)
 
@@ -158,11 +158,9 @@ def _of_numbers(tx: Frame, data: VariableTracker, given: dict[str, VariableTrack
     default = torch.get_default_dtype() if form.has_floats else torch.int64
     dtype = given.get("dtype", ConstantVariable(default))
     wanted = dtype.as_python_constant()
-    if wanted not in _WIDE and not (form.has_floats and wanted.is_floating_point):
+    if not (wanted.is_floating_point if form.has_floats else wanted in _WIDE):
         return None
-    if form.has_floats and not wanted.is_floating_point:
-        return None
-    return tensor_of_ints(tx, data, {**given, "dtype": dtype})
+    return tensor_of_numbers(tx, data, {**given, "dtype": dtype})
 
 
 _WIDE = (torch.int64, torch.float32, torch.float64)
