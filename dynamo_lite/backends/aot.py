@@ -27,6 +27,7 @@ from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
 
 from . import late_backward
 from .recurrent import keep_gradients_and_dropout
+from .undefined_gradients import UNDEFINED, Undefined, gradient_paths
 from .wrapper_views import put_together_anew
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def aot_autograd(
         )
 
     setattr(backend, FLOATS, "tensors")
+    setattr(backend, UNDEFINED, True)
     return backend
 
 
@@ -151,7 +153,9 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     unused = [
         _a_tensor(nodes, node, copies[node]) for node in gm.graph.nodes if node.name in gm.meta.get(UNUSED_RANDOM, ())
     ]
-    nodes.output((*results, *unused))
+    paths = gradient_paths(gm, fakes)
+    conditions = [] if paths is None else [copies[node] for node in paths.conditions]
+    nodes.output((*results, *conditions, *unused))
     sizes = _sizes_of_symbols(fakes)
     _add_inputs(nodes, len(sizes))
     graph = torch.fx.GraphModule(gm, nodes)
@@ -170,7 +174,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     with tracing(context), _without_hooks():
         compiled = compiler(graph, [*fakes, *(fakes[at].size(dim) for at, dim in sizes)])
     late_backward.expect(context, gm)
-    return _as_captured(compiled, sizes, len(unused))
+    return _as_captured(compiled, sizes, len(unused), None if paths is None else Undefined(paths))
 
 
 def _sizes_of_symbols(fakes: list[Any]) -> list[tuple[int, int]]:
@@ -200,9 +204,13 @@ def _add_inputs(graph: Any, n: int) -> None:
                 graph.placeholder(f"size_{i}")
 
 
-def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unused: int) -> Callable[..., Any]:
+def _as_captured(
+    compiled: Callable[..., Any], sizes: list[tuple[int, int]], unused: int, undefined: Undefined | None
+) -> Callable[..., Any]:
     """The callable on the inputs that were captured, without the last results if they are `unused`."""
     inner = BOXED.get(compiled) or boxed_forward(compiled)
+    if undefined is not None:
+        return _keeping_undefined(_as_captured(compiled, sizes, unused, None), undefined)
     if not sizes and not unused:
         if inner is not None:
             BOXED[compiled] = inner
@@ -219,6 +227,13 @@ def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unu
 
     if inner is not None:
         BOXED[call] = call_boxed
+    return call
+
+
+def _keeping_undefined(compiled: Callable[..., Any], undefined: Undefined) -> Callable[..., Any]:
+    call = undefined.around(compiled)
+    if compiled in BOXED:
+        BOXED[call] = undefined.around(BOXED[compiled])
     return call
 
 
@@ -400,4 +415,5 @@ def run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
 
 
 setattr(aot_eager, FLOATS, "tensors")
+setattr(aot_eager, UNDEFINED, True)
 _AOT_EAGER = aot_autograd(run_graph, keep_inference_input_mutations=True)

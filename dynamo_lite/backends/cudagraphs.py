@@ -24,6 +24,7 @@ from .options import refuse_unknown
 from .parts import reason_of, refuse_gradients
 from .requirements import Requirements
 from .tensor_copies import copy_of
+from .undefined_gradients import UNDEFINED
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -454,3 +455,4 @@ cudagraphs.validate = validate
 cudagraphs.reset = reset
 cudagraphs.requirements = Requirements(frozenset({"cuda"}), install="a CUDA device")
 setattr(cudagraphs, FLOATS, "tensors")
+setattr(cudagraphs, UNDEFINED, True)

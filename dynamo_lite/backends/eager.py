@@ -15,4 +15,5 @@ def eager(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
 
 
 eager.dynamo_lite_floats = "numbers"
+eager.dynamo_lite_undefined_gradients = True
 eager.dynamo_lite_by_operator = True

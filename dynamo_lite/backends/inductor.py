@@ -30,6 +30,7 @@ from .pooling import count_windows_right
 from .regions import SEGMENTED, Segmented, compile_regions
 from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
+from .undefined_gradients import UNDEFINED
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -280,6 +281,7 @@ inductor.reset = reset
 for _backend in (inductor, max_autotune, reduce_overhead, freezing):
     setattr(_backend, FLOATS, "tensors")
     setattr(_backend, FUSES_BRANCHES, True)
+    setattr(_backend, UNDEFINED, True)
 inductor.requirements = Requirements(trains=True, check=_why_not, install="g++, or Triton for CUDA")
 max_autotune.requirements = inductor.requirements
 reduce_overhead.requirements = Requirements(frozenset({"cuda"}), trains=True, check=_why_not, install="Triton")

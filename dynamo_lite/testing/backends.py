@@ -14,6 +14,7 @@ import torch
 from dynamo_lite.backends.aot import FLOATS, FUSES_BRANCHES, aot_autograd
 from dynamo_lite.backends.inductor import recording
 from dynamo_lite.backends.registry import lookup_backend
+from dynamo_lite.backends.undefined_gradients import UNDEFINED
 
 
 def count_ops(gm: torch.fx.GraphModule) -> int:
@@ -25,6 +26,7 @@ class CompileCounter:
     """A backend that runs graphs eagerly and counts them (`frame_count`) and the operations in them (`op_count`)."""
 
     dynamo_lite_floats = "numbers"
+    dynamo_lite_undefined_gradients = True
 
     def __init__(self) -> None:
         self.clear()
@@ -48,6 +50,7 @@ class CompileCounterWithBackend(CompileCounter):
         self.backend = backend
         self.dynamo_lite_floats = getattr(lookup_backend(backend), FLOATS, "items")
         self.dynamo_lite_fuses_branches = getattr(lookup_backend(backend), FUSES_BRANCHES, False)
+        self.dynamo_lite_undefined_gradients = getattr(lookup_backend(backend), UNDEFINED, False)
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         super().__call__(gm, example_inputs)
@@ -64,6 +67,7 @@ class EagerAndRecordGraphs:
     """A backend that runs graphs eagerly and keeps them in `graphs`."""
 
     dynamo_lite_floats = "numbers"
+    dynamo_lite_undefined_gradients = True
 
     def __init__(self) -> None:
         self.graphs: list[torch.fx.GraphModule] = []

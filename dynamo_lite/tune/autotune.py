@@ -20,6 +20,7 @@ from dynamo_lite.backends.aot import FLOATS
 from dynamo_lite.backends.options import refuse_unknown
 from dynamo_lite.backends.regions import BY_OPERATOR, in_buckets
 from dynamo_lite.backends.registry import candidates, lookup_backend, requirements_of
+from dynamo_lite.backends.undefined_gradients import UNDEFINED
 from dynamo_lite.config import config
 from dynamo_lite.exc import first_line
 from dynamo_lite.messages import warn_user
@@ -257,4 +258,5 @@ def reset() -> None:
 autotune.reset = reset  # type: ignore[attr-defined]
 autotune.validate = validate  # type: ignore[attr-defined]
 setattr(autotune, FLOATS, "items")
+setattr(autotune, UNDEFINED, True)
 setattr(autotune, BY_OPERATOR, True)  # each of its candidates cuts the graph by itself

@@ -414,20 +414,53 @@ def test_gradients_beside_a_buffer():
             assert torch.equal(*grads)
 
 
-@pytest.mark.parametrize("saved", [False, True])
-def test_gradients_of_what_is_changed(saved):
-    """A tensor with gradients, or one that is kept for a gradient: the graph breaks."""
+def test_what_is_kept_for_a_gradient_is_not_changed():
     weight = torch.ones(3, requires_grad=True)
 
     def fn(x):
-        y = x + 1 if saved else x * weight
-        z = y * weight if saved else y
+        y = x + 1
+        z = y * weight
         if x.sum() > 0:
             y.mul_(2)
         return z * 1
 
-    with pytest.raises(Unsupported, match="is kept for a gradient" if saved else "which has gradients"):
+    with pytest.raises(Unsupported, match="is kept for a gradient"):
         dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+CHANGED = {
+    "made in the graph": (lambda x, weight: x * weight, None),
+    "an input": (lambda x, weight: x.mul_(weight), "which has gradients"),
+    "a view": (lambda x, weight: (x * weight)[:2], "which has gradients"),
+    "a leaf made in the graph": (lambda x, weight: x.detach().clone().requires_grad_(), "which has gradients"),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("kind", CHANGED)
+def test_a_tensor_with_gradients_is_changed(kind, backend):
+    """One that the graph has made, alone in its memory, is the merged value behind the branch; others end the graph."""
+    make, why = CHANGED[kind]
+
+    def fn(x, weight):
+        y = make(x, weight)
+        if x.sum() > 0:
+            y.mul_(2).add_(weight[0])
+        return y * weight[:2] if kind == "a view" else y * weight
+
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for sign in (1, -1):
+        x, weight = torch.full((3,), 2.0 * sign), torch.arange(3.0).requires_grad_()
+        if why is not None:
+            with pytest.raises(Unsupported, match=why):
+                compiled(x, weight)
+            continue
+        other = weight.detach().clone().requires_grad_()
+        expected, found = fn(x, weight), compiled(x, other)
+        assert not list(differences(expected, found))
+        expected.sum().backward()
+        found.sum().backward()
+        assert torch.equal(weight.grad, other.grad)
 
 
 def test_results_without_gradients_beside_those_with():

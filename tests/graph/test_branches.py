@@ -322,10 +322,10 @@ def test_where_is_for_few_elements_that_cannot_raise():
         (graph,) = counter.graphs
         return {getattr(node.target, "__name__", node.target) for node in graph.graph.nodes if "call" in node.op}
 
-    assert {"where"} < operators(statement, torch.ones(3)) and "cond" not in operators(statement, torch.ones(3))
-    assert "cond" in operators(statement, torch.ones(300, 300))
-    assert "cond" in operators(lambda x: x // 2 if x.sum() > 0 else x, torch.ones(3, dtype=torch.int64))
-    assert "cond" in operators(statement, torch.ones(3, requires_grad=True))
+    assert {"where"} < operators(statement, torch.ones(3)) and "branch" not in operators(statement, torch.ones(3))
+    assert "branch" in operators(statement, torch.ones(300, 300))
+    assert "branch" in operators(lambda x: x // 2 if x.sum() > 0 else x, torch.ones(3, dtype=torch.int64))
+    assert "branch" in operators(statement, torch.ones(3, requires_grad=True))
 
 
 def test_the_error_names_the_branch_and_the_reason():

@@ -1,5 +1,6 @@
 """Loops over the positions of a mask: one graph with a branch for each position, with the results of eager execution."""
 
+import copy
 import functools
 
 import pytest
@@ -36,6 +37,67 @@ def experts_by_name(x):
         made = NAMED[f"expert_{expert[0]}"](x[None, token].reshape(-1, 4)) * weights[token, slot, None]
         result.index_add_(0, token, made)
     return result
+
+
+class Experts(torch.nn.Module):
+    """As in transformers' models of 2026: the parameters of all experts in one tensor, or each its own."""
+
+    def __init__(self, stacked):
+        super().__init__()
+        torch.manual_seed(0)
+        self.stacked, self.gate = stacked, torch.nn.Linear(4, 3)
+        self.weights = torch.nn.ParameterList([torch.randn(3, 4, 4)] if stacked else list(torch.randn(3, 4, 4)))
+
+    def forward(self, x):
+        weights, chosen = self.gate(x).softmax(-1).topk(1)
+        result = torch.zeros_like(x)
+        with torch.no_grad():
+            mask = F.one_hot(chosen, 4).permute(2, 1, 0)
+            hit = torch.greater(mask.sum(dim=(-1, -2)), 0).nonzero()
+        for expert in hit:
+            expert = expert[0]
+            if expert == 3:
+                continue
+            slot, token = torch.where(mask[expert])
+            weight = self.weights[0][expert] if self.stacked else self.weights[expert]
+            result.index_add_(0, token, F.linear(x[token], weight).relu() * weights[token, slot, None])
+        return result
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("stacked", [True, False])
+def test_experts_in_training(stacked, backend):
+    """One graph for all routings; an expert without tokens has no gradient."""
+    net = Experts(stacked)
+    twin = copy.deepcopy(net)
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(net, backend=counter, fullgraph=True)
+    for x in 3 * torch.randn(6, 2, 4, generator=torch.Generator().manual_seed(2)):
+        for model, call in ((twin, twin), (net, compiled)):
+            model.zero_grad()
+            call(x).square().sum().backward()
+        grads = [[p.grad for p in model.parameters()] for model in (twin, net)]
+        assert not list(differences(*grads, tol=1e-5))
+        assert stacked or any(grad is None for grad in grads[0])
+    assert counter.frame_count == 1
+
+
+def test_no_turn_is_taken_in_training():
+    """Then the result takes no part in autograd: the trace has assumed that it does, and the call runs as ordinary Python."""
+    weight = torch.ones(4, requires_grad=True)
+
+    def fn(x):
+        result = torch.zeros_like(x)
+        for i in (x.sum(-1) > 0).nonzero():
+            result[i] += weight * x[i]
+        return result, result.requires_grad
+
+    counter = CompileCounterWithBackend("eager")
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    for x in (torch.ones(2, 4), -torch.ones(2, 4), torch.ones(2, 4)):
+        assert not list(differences(fn(x), compiled(x)))
+        assert compiled(x)[0].requires_grad is compiled(x)[1] is bool((x > 0).any())
+    assert counter.frame_count == 1
 
 
 def leaves_out_a_turn(x):

@@ -22,6 +22,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from dynamo_lite.backends.branch import branch
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.signals import let_through
 
@@ -59,6 +60,8 @@ def gradients(
 ) -> tuple[list[Any], list[bool]]:
     """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which are in memory of their own; `order` gets
     the positions of those that there are, as they arrive. Raises `Unsupported` if it raises."""
+    if has_uneven_branches(builder):
+        unsupported(SLUG, "gradients through a branch whose sides give them to different tensors")
     with (rerun or Rerun(builder)).at_the_end(builder.propagator.dispatcher(), SLUG, "grad") as values:
         arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
         with _told(arguments[1], order):
@@ -89,7 +92,7 @@ class Rerun:
 
     def __init__(self, builder: GraphBuilder, instead: Mapping[Node, Callable[[], Any]] | None = None) -> None:
         self.builder = builder
-        self.instead = instead or {}
+        self.instead = dict(instead or {})
         self.values: dict[Node, Any] = {}
         self._ambient: dict[Any, Any] = {}
 
@@ -185,9 +188,36 @@ def is_kept(builder: GraphBuilder, node: Node) -> bool:
         memory = memory_of(values[node])
         return memory is None or any(memory_of(saved.tensor) == memory for saved in kept)
 
+    rerun = Rerun(builder)
+    for at in builder.graph.find_nodes(
+        op="call_function", target=branch
+    ):  # whose operator keeps all that its sides use
+        rerun.instead[at] = functools.partial(_both_sides, at, rerun.values)
     with closed():
         enter(_Hooks(pack, attrgetter("tensor")))  # which are called also where those of the program are not
-        return at_the_end(builder, ask)
+        with rerun.at_the_end(builder.propagator.dispatcher(), SLUG, "the graph on its own") as values:
+            found = ask(values)
+    return found
+
+
+UNEVEN = "dynamo_lite_uneven"
+"""A key of the `meta` of a branch whose sides give gradients to different tensors."""
+
+
+def has_uneven_branches(builder: GraphBuilder) -> bool:
+    """Whether data decide to which tensors gradients of the graph go."""
+    return any(UNEVEN in node.meta for node in builder.graph.find_nodes(op="call_function", target=branch))
+
+
+def _both_sides(node: Node, values: dict[Node, Any]) -> list[Any]:
+    """The results of a branch of the program, with the history of both sides."""
+    _, *sides, operands = map_arg(node.args, values.__getitem__)
+    pairs = zip(*[side.forward(*operands) for side in sides], strict=True)
+    return [_either(*pair) if isinstance(pair[0], torch.Tensor) else pair[0] for pair in pairs]
+
+
+def _either(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.where(torch.ones((), dtype=torch.bool, device=one.device), one, other)
 
 
 def _own_memory(fakes: list[Any], others: list[Any]) -> list[bool]:

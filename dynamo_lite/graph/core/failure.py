@@ -9,6 +9,7 @@ on fake tensors, here, so that neither a capture nor a call that succeeds pays f
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import TracebackType
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from dynamo_lite.backends.branch import branch
 from dynamo_lite.exc import TRACEBACK, brief
 from dynamo_lite.isa.eager_fallback import put_place
 from dynamo_lite.messages import warn_user
@@ -29,7 +32,7 @@ from .fake import Propagator
 from .keep_dynamo_unloaded import without_compiler
 from .nodes import run_node
 from .saved_tensors import hooks_around
-from .values import SymValue
+from .values import SymValue, TensorValue
 from .writes import arguments
 
 if TYPE_CHECKING:
@@ -208,7 +211,7 @@ class _Trace(Exception):
 
 def _run_on_fakes(gm: GraphModule, last: int, args: Any, watch: _Watch) -> None:
     propagator = Propagator()
-    if any(map(_is_about_number, gm.graph.nodes)):
+    if any(_is_about_number(node) for module in gm.modules() for node in getattr(module, "graph", gm.graph).nodes):
         shapes = import_module("torch.fx.experimental.symbolic_shapes")  # which most processes do without
         propagator.mode.shape_env = shapes.ShapeEnv(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
     fakes = [propagator.slow_fake(a) if isinstance(a, torch.Tensor) else a for a in args]
@@ -234,9 +237,14 @@ def _run_on_fakes(gm: GraphModule, last: int, args: Any, watch: _Watch) -> None:
 
 
 def _is_about_number(node: Node) -> bool:
-    """Whether a node stands for a number that varies, or asserts something of one."""
-    is_assertion = node.target is torch.ops.aten._assert_scalar.default
-    return is_assertion or isinstance(getattr(node.meta, "subject", None), SymValue)
+    """Whether a node stands for a number that varies, asserts something of one, or gives a tensor with a size that data decide."""
+    subject = getattr(node.meta, "subject", None)
+    if isinstance(subject, SymValue) or node.target is torch.ops.aten._assert_scalar.default:
+        return True
+    shapes = sys.modules.get("torch.fx.experimental.symbolic_shapes")  # without it there are no such sizes
+    if shapes is None or not isinstance(subject, TensorValue) or not subject.meta.live:
+        return False
+    return bool(shapes.free_unbacked_symbols(subject.fake))
 
 
 class _Leaves:
@@ -261,6 +269,9 @@ def _run_node(gm: GraphModule, node: Node, values: dict[Node, Any]) -> Any:
         return getattr(gm, node.target)
     if node.op == "call_function" and not is_own(node.target):
         raise _Trace("run a function that torch does not know")
+    if node.target is branch:
+        _, *sides, operands = map_arg(node.args, values.__getitem__)
+        return [side.forward(*operands) for side in sides][0]
     return run_node(node, values)
 
 

@@ -23,7 +23,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
-from dynamo_lite.graph.core.autograd import function_name, is_kept
+from dynamo_lite.graph.core.autograd import function_name, has_uneven_branches, is_kept
 from dynamo_lite.graph.core.functional import text_with_suffix, with_data
 from dynamo_lite.graph.core.meta import LiveMeta
 from dynamo_lite.graph.core.nodes import made_at
@@ -596,7 +596,8 @@ def tensor_version(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None and self.value.is_inference():
         return unsupported("tensor-attribute", "Tensor._version of an inference tensor")
     passes = graph.passes
-    version = None if passes.assigned.values or passes.versions.decided else version_of(graph, self.proxy)
+    is_unsure = passes.assigned.values or passes.versions.decided or has_uneven_branches(graph)
+    version = None if is_unsure else version_of(graph, self.proxy)
     if version is None:
         return unsupported("tensor-attribute", "Tensor._version after a change in place")
     if version.input is None:

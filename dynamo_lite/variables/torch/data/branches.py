@@ -11,19 +11,21 @@ them on both sides or on none: `torch.cond` gives zeros where eager execution gi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import torch
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.fx import Node
 from torch.utils._pytree import SUPPORTED_NODES
 
 from dynamo_lite.backends.aot import FUSES_BRANCHES
+from dynamo_lite.backends.branch import branch
+from dynamo_lite.backends.undefined_gradients import UNDEFINED, edge_of, reached
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.bodies import Body
 from dynamo_lite.graph.core.arguments import MODELS
+from dynamo_lite.graph.core.autograd import UNEVEN
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.storages import origin
 from dynamo_lite.graph.core.values import SymValue, TensorValue
@@ -47,7 +49,7 @@ from .for_loops import ForLoop, head_of_for
 from .joins import Joins, NewObject, ResultPlace, is_number, parts_of, scalar_in, scalar_tensor
 from .loops import DataLoop, side_that_returns
 from .total import Total, why_partial
-from .written import WrittenTensor, changed_copy, write_back, written_by
+from .written import WrittenTensor, changed_copy, without_gains, write_back, written_by
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -118,6 +120,8 @@ class _Fork:
         self.bodies: tuple[Body, ...] = ()
         self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
         self.written: list[WrittenTensor] = []
+        self.gained: set[TensorValue] = set()
+        self.is_uneven = False  # whether the sides give gradients to different tensors
         self.contents = Contents(tx, [*self.locals, *self.stack])
         self.changed: list[tuple[Change, dict[Any, Any]]] = []
 
@@ -128,19 +132,22 @@ class _Fork:
         bodies, sides = zip(*followed_sides, strict=True)
         self.bodies = bodies
         entries = self._entries(sides)
-        self.written = written_by(tx, bodies)
+        self.written = written_by(tx, bodies, self.gained)
         merged: list[VariableTracker] = []
         if self.pairs or self.written:
             branches = Branches(tx, self.flag, self._captured(bodies), [written.value for written in self.written])
-            _expect_alike(tx, branches, any(body.is_random for body in bodies))
+            self._expect_alike(branches)
             reason = self._why_cond(branches)
             self._tell(f"torch.cond ({reason})" if reason else "torch.where (small, and both sides can run)")
             if not reason:
                 entries = self._entries([self._run(True), self._run(False)])
                 merged = self._selected()
             else:
-                merged = self._written_back(list(branches.node(is_plain=True).items))
-        elif any(why_partial(node) for body in bodies for node in body.graph.nodes):
+                made = branches.node(of_program=True)
+                if self.is_uneven:
+                    list(tx.tr.graph.graph.find_nodes(op="call_function", target=branch))[-1].meta[UNEVEN] = True
+                merged = self._written_back(list(made.items))
+        elif any(why_partial(node) for body in bodies for node in body.graph.nodes) and self._why_computed():
             unsupported(SLUG, "the sides leave the same objects and compute something nevertheless")
         else:
             self._tell("torch.where (of numbers)" if self.numbers else "nothing (the sides leave the same)")
@@ -163,6 +170,11 @@ class _Fork:
             return "the sides leave numbers or objects"
         return _why_not_where(self.tx, branches)
 
+    def _why_computed(self) -> str:
+        """Why sides that leave the same objects have to run nevertheless; empty if they need not."""
+        branches, watch = Branches(self.tx, self.flag, self._captured(self.bodies)), Total(reductions=True)
+        return _run_watched(self.tx, branches, watch) or watch.partial
+
     def _tell(self, choice: str) -> None:
         tell(self.tx, self.place, choice)
 
@@ -181,6 +193,7 @@ class _Fork:
             _, side, _ = followed(tx, lambda: self._run(truth), [*self.locals, *self.stack], body)
         finally:
             budget.break_step = break_step
+        self.gained |= without_gains(body)
         if tx.tr.thread.active_exception() is not handled:
             unsupported(SLUG, "a side handles an exception")
         return body, side
@@ -195,6 +208,44 @@ class _Fork:
         if result is not None and self.end < len(tx.lifted.instrs):
             unsupported(SLUG, "a side that returns before the sides meet")
         return _Side(tx.locals, list(tx.stack), result, changes)
+
+    def _expect_alike(self, branches: Branches) -> None:
+        """Break where it can be told from a result, other than by its value, which side it comes from."""
+        tx = self.tx
+        gaining = {number for number, written in self._results_written() if self._may_gain(written)}
+        for number, (one, other) in enumerate(zip(*branches.results, strict=True)):
+            if isinstance(one, torch.Tensor) and _kind(one, number in gaining) != _kind(other, number in gaining):
+                unsupported(
+                    SLUG, "the sides leave tensors of other shape, strides, dtype, device or need for gradients"
+                )
+        inputs = [v for v in branches.lifted if isinstance(v, TensorValue) and v.meta.requires_grad]
+        if not inputs or not torch.is_grad_enabled():
+            return
+        if any(body.is_random for body in self.bodies):
+            unsupported(SLUG, "random numbers, which `torch.cond` draws once more for the gradient")
+        ends = {edge_of(tx.tr.graph.propagator.fake_of(v)): v for v in inputs}
+        sides = [[reached(result, ends) for result in results] for results in branches.results]
+        if sides[0] != sides[1]:
+            if tx.tr.graph.scope is not None or not getattr(tx.tr.backend, UNDEFINED, False):
+                unsupported(SLUG, "the sides give gradients to different tensors")
+            self.is_uneven = True
+        for number, written in self._results_written():
+            if written.has_gradients and sides[0][number] - {written.value}:
+                self._gains(written.value)
+
+    def _results_written(self) -> Iterator[tuple[int, WrittenTensor]]:
+        """The tensors that the sides change, each with the number of the result that is its new value."""
+        number = len(self.pairs)
+        for written in self.written:
+            yield number, written
+            number += 2 if written.is_counted else 1
+
+    def _may_gain(self, written: WrittenTensor) -> bool:
+        """Whether one side only may make this tensor part of autograd."""
+        return False
+
+    def _gains(self, value: TensorValue) -> None:
+        """The side of a true condition makes this tensor part of autograd if it is not yet."""
 
     # -- where they meet
 
@@ -287,7 +338,7 @@ class _Fork:
         """The merged values of `pairs`, once the tensors that sides have changed have theirs."""
         rest = made[len(self.pairs) :]
         for written in self.written:
-            n = 1 if written.by_data else 2
+            n = 2 if written.is_counted else 1
             write_back(self.tx, written, rest[:n])
             rest = rest[n:]
         return made[: len(self.pairs)]
@@ -331,12 +382,17 @@ class _Leaving(_Fork):
         return _Side(list(self.locals), list(self.stack), None, {})
 
 
-class Turn(_Fork):
-    """A turn of a loop that is taken if data say so. The loop asks for its next item, the iterator is on top of the stack."""
+Gains: TypeAlias = dict[TensorValue, list[TensorVariable]]
+"""Tensors that turns of a loop make part of autograd → the conditions of these turns."""
 
-    def __init__(self, tx: Frame, flag: TensorVariable, make_item: Callable[[], VariableTracker]) -> None:
+
+class Turn(_Fork):
+    """A turn of a loop that is taken if data say so. The loop asks for its next item, the iterator is on top of the stack. The trace takes
+    tensor for part of autograd behind the first turn that would make it one: whoever follows the loop sees to it that one does (`gains`)."""
+
+    def __init__(self, tx: Frame, flag: TensorVariable, make_item: Callable[[], VariableTracker], gains: Gains) -> None:
         super().__init__(tx, flag, tx.cur)
-        self.stack, self.make_item = list(tx.stack), make_item
+        self.stack, self.make_item, self.gains = list(tx.stack), make_item, gains
 
     def _run(self, truth: bool) -> _Side:
         tx, changes = self.tx, dict[int, Change]()
@@ -348,6 +404,16 @@ class Turn(_Fork):
                 if tx.run_to(self.end) is not None:
                     unsupported(SLUG, "a turn that returns")
         return _Side(tx.locals, list(tx.stack), None, changes)
+
+    def _may_gain(self, written: WrittenTensor) -> bool:
+        if not written.has_gradients or written.value.meta.requires_grad:
+            return False
+        self.gains[written.value] = []
+        return True
+
+    def _gains(self, value: TensorValue) -> None:
+        if value in self.gains:
+            self.gains[value].append(self.flag)
 
 
 def _leave(tx: Frame, flag: VariableTracker, truth: bool, head: int) -> None:
@@ -411,44 +477,9 @@ def _is_known(vt: TensorVariable, known: set[TensorValue]) -> bool:
     )
 
 
-def _expect_alike(tx: Frame, branches: Branches, is_random: bool) -> None:
-    """Break where it can be told from a result, other than by its value, which side it comes from."""
-    for one, other in zip(*branches.results, strict=True):
-        if isinstance(one, torch.Tensor) and _kind(one) != _kind(other):
-            unsupported(SLUG, "the sides leave tensors of other shape, strides, dtype, device or need for gradients")
-    inputs = [v for v in branches.lifted if isinstance(v, TensorValue) and v.meta.requires_grad]
-    if not inputs or not torch.is_grad_enabled():
-        return
-    if is_random:
-        unsupported(SLUG, "random numbers, which `torch.cond` draws once more for the gradient")
-    edges = {get_gradient_edge(tx.tr.graph.propagator.fake_of(v)): i for i, v in enumerate(inputs)}
-    reached = [[_gradient_inputs(result, edges) for result in results] for results in branches.results]
-    if reached[0] != reached[1]:
-        unsupported(SLUG, "the sides give gradients to different tensors")
-
-
-def _kind(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (
-        tensor.shape,
-        tensor.stride(),
-        tensor.dtype,
-        tensor.device,
-        tensor.requires_grad and torch.is_grad_enabled(),
-    )
-
-
-def _gradient_inputs(result: object, edges: dict[GradientEdge, int]) -> set[int]:
-    """The inputs to which the gradient of a result goes."""
-    if not isinstance(result, torch.Tensor) or not result.requires_grad:
-        return set()
-    pending, seen = [get_gradient_edge(result)], set()
-    while pending:
-        edge = pending.pop()
-        if edge not in seen:
-            seen.add(edge)
-            if edge not in edges:
-                pending += [GradientEdge(*following) for following in edge.node.next_functions if following[0]]
-    return {edges[edge] for edge in seen if edge in edges}
+def _kind(tensor: torch.Tensor, may_gain: bool) -> tuple[Any, ...]:
+    needs_grad = may_gain or (tensor.requires_grad and torch.is_grad_enabled())
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, needs_grad
 
 
 # -- `torch.where` instead of `torch.cond`
@@ -474,9 +505,19 @@ def _why_not_where(tx: Frame, branches: Branches) -> str:
     is_too_large = config.capture_branches != "where" and not all(_is_small(result) for result in results)
     if is_too_large and not fuses:
         return f"more than {SMALL} elements"
+    watch = Total()
+    reason = _run_watched(tx, branches, watch)
+    if reason:
+        return reason
+    if is_too_large and watch.count > MANY:
+        return f"more than {SMALL} elements and {MANY} operators"
+    return watch.partial and f"{watch.partial} can raise, or is not elementwise"
+
+
+def _run_watched(tx: Frame, branches: Branches, watch: Total) -> str:
+    """Run both sides on fakes; why they can't be watched, or nothing."""
     propagator = tx.tr.graph.propagator
     inputs = list(map(propagator.argument_of, branches.lifted))
-    watch = Total()
     try:
         with propagator.mode, watch, without_compiler, propagator.dispatcher():
             for module in branches.modules:
@@ -484,9 +525,7 @@ def _why_not_where(tx: Frame, branches: Branches) -> str:
     except Exception as error:
         let_through(error)
         return "a loop or branch is inside"
-    if is_too_large and watch.count > MANY:
-        return f"more than {SMALL} elements and {MANY} operators"
-    return watch.partial and f"{watch.partial} can raise, or is not elementwise"
+    return ""
 
 
 def tell(tx: Frame, index: int, choice: str) -> None:

@@ -8,6 +8,7 @@ Where a turn can't be a side of a branch, the loop is a break, as over every ten
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,9 @@ from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
+from ..data_checks import check
 from ..tensor import TensorVariable
-from .branches import SLUG, Turn, are_wanted, tell
+from .branches import SLUG, Gains, Turn, are_wanted, tell
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -47,10 +49,14 @@ class NonzeroRows(IteratorVariable):
         head = tx.cur
         if tx.lifted.instrs[head].op is not Op.FOR_ITER or tx.stack[-1] is not self:
             return unsupported(SLUG, "an iterator over the positions of a mask that is used elsewhere")
+        gains: Gains = {}
         try:
             for position in range(self.length):
                 tx.cur = head
-                Turn(tx, self._is_there(tx, position), lambda position=position: self._row(tx, position)).join()
+                make_row = functools.partial(self._row, tx, position)
+                Turn(tx, self._is_there(tx, position), make_row, gains).join()
+            for flags in gains.values():
+                self._expect_one(tx, flags)
         except Unsupported as error:
             self.failed(error)
             raise
@@ -62,6 +68,13 @@ class NonzeroRows(IteratorVariable):
         call = tx.tr.graph.call
         same = call(tx, "call_method", "eq", [self.rows, ConstantVariable(position)])
         return call(tx, "call_method", "any", [same])
+
+    @staticmethod
+    def _expect_one(tx: Frame, flags: list[TensorVariable]) -> None:
+        """Have the graph check that one of these turns is taken: a tensor is part of autograd only then."""
+        call = tx.tr.graph.call
+        any_of_them = functools.reduce(lambda a, b: call(tx, "call_function", torch.logical_or, [a, b]), flags)
+        check(tx, any_of_them, True, SLUG, "whether a turn of the loop is taken")
 
     def _row(self, tx: Frame, position: int) -> VariableTracker:
         """The tensor that is the item of the turn."""

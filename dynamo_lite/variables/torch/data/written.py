@@ -1,7 +1,8 @@
 """Tensors that existed before a branch and that its sides change in place.
 
 Input: the followed sides. Output: sides that change copies, as further results; behind the branch, one `copy_` of the merged value into
-each tensor, and how many times eager execution would have counted.
+each tensor, and how many times eager execution would have counted. A tensor with gradients becomes the merged value itself, and is not
+counted: compilers leave the counters of such tensors alone.
 Invariant: a side works on one copy per memory, made before its first operator, so that all of its views see the change; where two tensors
 of one memory are used in a side that writes to it, or somebody could tell by gradients, the graph breaks. Inputs that turn out to share
 memory when the graph is called start the frame again (`graph.passes.input_aliasing`).
@@ -34,19 +35,39 @@ SLUG = "data-dependent-branch"
 
 
 class WrittenTensor:
-    """A tensor that one side, or both, change. `counts`: how many times each side does, as version counters tell."""
+    """A tensor that one side, or both, change. `counts`: how many times each side does, as version counters tell; `has_gradients`: whether
+    it takes part in autograd, or does once a side has written to it."""
 
-    def __init__(self, value: TensorValue, by_data: bool) -> None:
+    def __init__(self, value: TensorValue, by_data: bool, has_gradients: bool) -> None:
         self.value = value
         self.by_data = by_data  # only through its `data`
+        self.has_gradients = has_gradients and not by_data
         self.counts = [0, 0]
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the sides return how many times they count."""
+        return not (self.by_data or self.has_gradients)
 
     def describe(self) -> str:
         return f"a tensor that existed before: {self.value.meta}"
 
 
-def written_by(tx: Frame, bodies: Sequence[Body]) -> list[WrittenTensor]:
-    """The tensors from outside that the sides change. Breaks where one `copy_` behind the branch would not do."""
+def without_gains(body: Body) -> set[TensorValue]:
+    """The tensors from outside that a side has made part of autograd; they are put back as they were."""
+    gained = set()
+    for value, before in body.metas.items():
+        now = value.meta
+        alone = value.family is None and before.interned and now.interned
+        if now is not before and alone and now.replace(requires_grad=False, is_leaf=before.is_leaf) is before:
+            value.meta, value.fake = before, None
+            gained.add(value)
+    return gained
+
+
+def written_by(tx: Frame, bodies: Sequence[Body], gained: set[TensorValue]) -> list[WrittenTensor]:
+    """The tensors from outside that the sides change, `gained` those that have gradients then. Breaks where one `copy_` behind the branch
+    would not do."""
     found: dict[TensorValue, WrittenTensor] = {}
     for side, body in enumerate(bodies):
         for value, meta in body.metas.items():
@@ -59,7 +80,8 @@ def written_by(tx: Frame, bodies: Sequence[Body]) -> list[WrittenTensor]:
             if len(known) > 1:
                 unsupported(SLUG, f"a side uses two tensors of one memory and changes it: {known[0].meta}")
             counted = counter(changed) is counter(known[0])
-            written = found.setdefault(known[0], WrittenTensor(known[0], not counted))
+            needs_grad = known[0] in gained or (known[0].meta.requires_grad and torch.is_grad_enabled())
+            written = found.setdefault(known[0], WrittenTensor(known[0], not counted, needs_grad))
             if written.by_data is counted:
                 unsupported(SLUG, f"the sides change {written.describe()}, and its data")
             written.counts[side] += n
@@ -80,10 +102,18 @@ def _expect_writable(tx: Frame, written: WrittenTensor) -> None:
         unsupported(SLUG, f"the sides change {written.describe()}")
     if written.by_data:
         return
-    if value.meta.requires_grad and torch.is_grad_enabled():
+    if written.has_gradients and not _is_made_here(graph, value):
         unsupported(SLUG, f"the sides change {written.describe()}, which has gradients")
     if graph.records_gradients and is_kept(graph, graph.node(value)):
         unsupported(SLUG, f"the sides change {written.describe()}, which is kept for a gradient")
+
+
+def _is_made_here(graph: Any, value: TensorValue) -> bool:
+    """Whether the graph has made a tensor, alone in its memory, that is no leaf of autograd: the program may write to it."""
+    is_leaf = value.meta.requires_grad and value.meta.is_leaf
+    is_alone = value.family is None and origin(value) is value
+    is_input = value.origin is not None and value.origin[0] == "input"
+    return graph.scope is None and is_alone and not is_leaf and not is_input
 
 
 def changed_copy(tx: Frame, body: Body, written: WrittenTensor, side: int) -> list[VariableTracker]:
@@ -91,7 +121,7 @@ def changed_copy(tx: Frame, body: Body, written: WrittenTensor, side: int) -> li
     graph, tensor = tx.tr.graph, written.value.tracker
     with body:
         if not any(origin(value) is origin(written.value) for value, _ in body.writes):
-            left = graph.call(tx, "call_method", "clone", [graph.call(tx, "call_method", "detach", [tensor])])
+            left = graph.call(tx, "call_method", "clone", [_without_history(tx, written, tensor)])
         else:
             copy = graph.call(tx, "call_method", "clone", [tensor])
             if copy.proxy.meta.stride != written.value.meta.stride:
@@ -101,8 +131,8 @@ def changed_copy(tx: Frame, body: Body, written: WrittenTensor, side: int) -> li
             first = next(n for n in body.graph.nodes if n.op != "placeholder")
             if first is not node:
                 first.prepend(node)
-            left = graph.call(tx, "call_method", "detach", [copy])
-    if written.by_data:
+            left = _without_history(tx, written, copy)
+    if not written.is_counted:
         return [left]
     count = scalar_in(tx, body, ConstantVariable(written.counts[side]))
     with body:
@@ -111,9 +141,17 @@ def changed_copy(tx: Frame, body: Body, written: WrittenTensor, side: int) -> li
     return [left, count]
 
 
+def _without_history(tx: Frame, written: WrittenTensor, tensor: VariableTracker) -> VariableTracker:
+    return tensor if written.has_gradients else tx.tr.graph.call(tx, "call_method", "detach", [tensor])
+
+
 def write_back(tx: Frame, written: WrittenTensor, parts: list[VariableTracker]) -> None:
-    """Behind the branch: give a tensor its merged value."""
+    """Behind the branch: give a tensor its merged value. One with gradients becomes another node: operators may have kept the old value."""
     graph, value = tx.tr.graph, written.value
+    if written.has_gradients:
+        made = parts[0].proxy
+        value.node, value.meta, value.fake = graph.node(made), made.meta, None
+        return
     target: Any = value.tracker
     if written.by_data:
         target = graph.call(tx, "call_function", getattr, [target, ConstantVariable("data")])

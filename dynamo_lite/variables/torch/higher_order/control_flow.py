@@ -18,6 +18,7 @@ from torch._higher_order_ops.scan import scan_op
 from torch._higher_order_ops.while_loop import while_loop_op, while_loop_stack_output_op
 from torch.fx import GraphModule
 
+from dynamo_lite.backends.branch import branch
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.bodies import BREAK, shares_memory
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
@@ -107,8 +108,8 @@ def cond(
         return tx.call(true_fn if known.as_python_constant() else false_fn, args)
     _expect_tensors_and_ints(tx, TupleVariable(args))
     branches = [capture(tx, fn, args, with_ints=True) for fn in (true_fn, false_fn)]
-    for branch in branches:
-        _expect_tensors_and_ints(tx, branch.result)
+    for side in branches:
+        _expect_tensors_and_ints(tx, side.result)
     if structure(tx, branches[0].result) != structure(tx, branches[1].result):
         unsupported(BREAK, "the branches of cond return different structures")
     return Branches(tx, pred, branches).node()
@@ -132,16 +133,18 @@ class Branches:
             _fake_results(side, m, self.lifted, changed) for side, m in zip(sides, self.modules, strict=True)
         ]
 
-    def node(self, is_plain: bool = False) -> VariableTracker:
-        """The result of a node of `torch.cond`. All of its tensors require gradients if one does; `is_plain`: as those of the sides do."""
+    def node(self, of_program: bool = False) -> VariableTracker:
+        """The result of a node of `torch.cond`, all of whose tensors require gradients if one does. `of_program`: a branch of the program,
+        whose tensors do as those of the sides."""
         tx, graph = self.tx, self.tx.tr.graph
         same = all(map(_are_equal, *self.results))
         results = self.results[0] if same else _merged(tx, self.pred, self.modules, self.lifted)
         args = [graph.node(self.pred.proxy), *map(graph.body_node, self.modules), _nodes(graph, self.lifted)]
         fakes = detached(tx, results, needs_grad(self.lifted))
-        made = graph.operators.call_with_results(tx, cond_op, args, {}, fakes)
-        for i, result in enumerate(self.results[0] if is_plain else ()):
-            if isinstance(made[i], TensorVariable) and made[i].proxy.meta.requires_grad and not result.requires_grad:
+        made = graph.operators.call_with_results(tx, branch if of_program else cond_op, args, {}, fakes)
+        for i, sides in enumerate(zip(*self.results, strict=True) if of_program else ()):
+            is_recorded = isinstance(made[i], TensorVariable) and made[i].proxy.meta.requires_grad
+            if is_recorded and not any(result.requires_grad for result in sides):
                 made[i] = graph.call(tx, "call_method", "detach", [made[i]])
         return self.sides[0].rebuild(made)
 
