@@ -190,4 +190,6 @@ def test_a_captured_pass_through_such_a_branch_is_a_break():
         compiled = dynamo_lite.compile(step, backend="eager")
         for x in (torch.ones(2, 3), -torch.ones(2, 3)):
             assert not list(differences(step(twin, x), compiled(net, x), tol=1e-6))
-            assert not list(differences([p.grad for p in twin.parameters()], [p.grad for p in net.parameters()], tol=1e-6))
+            assert not list(
+                differences([p.grad for p in twin.parameters()], [p.grad for p in net.parameters()], tol=1e-6)
+            )

@@ -387,8 +387,8 @@ Gains: TypeAlias = dict[TensorValue, list[TensorVariable]]
 
 
 class Turn(_Fork):
-    """A turn of a loop that is taken if data say so. The loop asks for its next item, the iterator is on top of the stack. The trace takes
-    tensor for part of autograd behind the first turn that would make it one: whoever follows the loop sees to it that one does (`gains`)."""
+    """A turn of a loop that is taken if data say so. The loop asks for its next item, the iterator is on top of the stack. Behind the
+    first turn that would make a tensor part of autograd the trace takes it for one: `gains` tells the loop, which has that checked."""
 
     def __init__(self, tx: Frame, flag: TensorVariable, make_item: Callable[[], VariableTracker], gains: Gains) -> None:
         super().__init__(tx, flag, tx.cur)
