@@ -607,3 +607,24 @@ def test_gradients_that_are_laid_out_otherwise_than_their_leaves():
     for enforced in (True, False, True):
         with torch.autograd.enforce_grad_layout_policy(enforced):
             assert compiled(x).grad.stride() == fn(x).grad.stride() == ((1, 12, 4) if enforced else (6, 3, 1))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_loss_behind_its_backward_pass_is_a_tensor_like_others(backend):
+    """It is no view, may be changed in place, and its node has its own name."""
+
+    def step(x):
+        loss = x.exp().sum()
+        loss.backward()
+        return loss
+
+    compiled = dynamo_lite.compile(step, backend=backend, fullgraph=True)
+    x = torch.ones(3, requires_grad=True)
+    loss = compiled(x)
+    assert repr(loss) == repr(step(x)) and loss.grad_fn.name() == "SumBackward0"
+    assert not loss._is_view() and loss._base is None and not loss.is_leaf
+    loss += compiled(x)
+    assert torch.equal(loss, 2 * step(x)) and loss.grad_fn.name() == "AddBackward0"
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        loss.backward()
+    assert loss.detach_().is_leaf

@@ -207,3 +207,87 @@ def test_numbers_of_handles():
     counter = CompileCounterWithBackend("eager")
     assert same(run(fn), run(dynamo_lite.compile(fn, backend=counter, fullgraph=True)))
     assert counter.frame_count == 1
+
+
+def by_a_backward(y, x):
+    y.sum().backward()
+    return x.grad
+
+
+def by_grad(y, x):
+    return torch.autograd.grad(y.sum(), x)[0]
+
+
+def removed_behind(x, gradient):
+    y = x * 2
+    handle = y.register_hook(lambda g: g * 10)
+    try:
+        found = gradient(y, x).clone()
+    finally:
+        handle.remove()
+    return found
+
+
+def removed_by_a_block(x, gradient):
+    y = x * 2
+    with y.register_hook(lambda g: g * 10):
+        found = gradient(y, x).clone()
+    return found
+
+
+def removed_between(x, gradient):
+    y = x * 2
+    handles = [y.register_hook(lambda g: g * 10), y.register_hook(lambda g: g + 1)]
+    z = y * y
+    first = torch.autograd.grad(z.sum(), x, retain_graph=True)[0]
+    handles[0].remove()
+    second = torch.autograd.grad(z.sum(), x, retain_graph=True)[0]
+    handles[1].remove()
+    return first, second, gradient(z, x)
+
+
+def removed_in_each_turn(x, gradient):
+    found = []
+    for i in range(3):
+        y = x * 2
+        handle = y.register_hook(lambda g, i=i: g * (i + 1))
+        found.append(gradient(y, x).clone())
+        handle.remove()
+    return found
+
+
+def removed_from_a_leaf(x, gradient):
+    weight = nn.Parameter(torch.ones(3))
+    handle = weight.register_hook(lambda g: g * 10)
+    found = gradient(x.detach() * weight, weight).clone()
+    handle.remove()
+    return found
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("gradient", [by_a_backward, by_grad])
+@pytest.mark.parametrize(
+    "fn", [removed_behind, removed_by_a_block, removed_between, removed_in_each_turn, removed_from_a_leaf]
+)
+def test_a_hook_is_removed_behind_the_gradient(fn, gradient, backend):
+    """It has been called by then."""
+    counter = CompileCounterWithBackend(backend)
+    expected = fn(torch.ones(3, requires_grad=True), gradient)
+    assert same(
+        expected, dynamo_lite.compile(fn, backend=counter, fullgraph=True)(torch.ones(3, requires_grad=True), gradient)
+    )
+    assert counter.frame_count == 1
+
+
+def test_what_a_removed_hook_reads_is_what_it_was_at_the_gradient():
+    def fn(x):
+        factor, y = 2, x * 2
+        handle = y.register_hook(lambda g: g * factor)
+        factor = 5
+        found = torch.autograd.grad(y.sum(), x)[0]
+        handle.remove()
+        factor = 7
+        return found * factor
+
+    x = torch.ones(3, requires_grad=True)
+    assert same(fn(x), dynamo_lite.compile(fn, backend="eager")(x))

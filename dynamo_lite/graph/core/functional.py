@@ -213,16 +213,20 @@ def apply_transformable(
     return cls.apply(*args)[:n]
 
 
-def register_hook(body: Body, tensor: Any, *lifted: Any) -> tuple[Any, ...]:
-    """`tensor.register_hook` of a body that takes the gradient."""
+def register_hook(body: Body, tensor: Any, *lifted: Any) -> Any:
+    """`tensor.register_hook` of a body that takes the gradient; its handle."""
     body = _later(body)
 
     def hook(grad: object) -> Any:
         results = body(grad, *lifted)
         return results[0] if results else None
 
-    tensor.register_hook(hook)
-    return ()
+    return tensor.register_hook(hook)
+
+
+def remove_hook(handle: Any) -> None:
+    """`handle.remove`."""
+    handle.remove()
 
 
 def cut(tensor: torch.Tensor) -> torch.Tensor:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class UsedGradients(GraphEffect):
-    """`are_asked_for`: the graph computes gradients. `outputs`: the positions of the results whose gradients it has used up. They require
-    gradients, and asking for these raises."""
+    """`are_asked_for`: the graph computes gradients. `outputs`: the positions of the results whose gradients it has used up, each with the
+    name of its node of autograd in eager execution. They require gradients, and asking for these raises."""
 
     kept = "outputs"
 
     are_asked_for: bool = False
-    outputs: list[int] = field(default_factory=list)
+    outputs: dict[int, str] = field(default_factory=dict)
 
     def finish(self, results: list[Node]) -> None:
         """The graph detaches these outputs."""
@@ -41,7 +41,7 @@ class UsedGradients(GraphEffect):
             node = builder.outputs[i]
             results[results.index(node)] = builder.add("call_method", "detach", (node,))
 
-    def _used_up(self, values: dict[Node, Any]) -> list[int]:
+    def _used_up(self, values: dict[Node, Any]) -> dict[int, str]:
         builder = self.builder
         cuts = builder.passes.backward.cuts
         ends = [*(i.node for i in builder.inputs), *(made for found in cuts.values() for made in found.values())]
@@ -53,7 +53,8 @@ class UsedGradients(GraphEffect):
                 pieces += [node.args[0] for node, _, _ in history(builder, [output]) if node.target is cut]
             return any(_is_freed(values[node], leaves) for node in pieces)
 
-        return [i for i, node in enumerate(builder.outputs) if leaves and is_used_up(node)]
+        found = [(i, node) for i, node in enumerate(builder.outputs) if leaves and is_used_up(node)]
+        return {i: type(values[node].grad_fn).__name__ for i, node in found}
 
     def call_wrapper(self) -> Wrapper | None:
         return functools.partial(with_freed, self.outputs) if self.outputs else None
@@ -72,11 +73,21 @@ def _is_freed(value: object, leaves: list[Any]) -> bool:
 class _Freed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: object, value: torch.Tensor, *sources: torch.Tensor) -> torch.Tensor:
-        return value.view_as(value)
+        return value.detach()  # no view, which could not be changed in place
 
     @staticmethod
     def backward(ctx: object, *grads: Any) -> Any:
         raise RuntimeError(_AGAIN)
+
+
+@functools.cache
+def _freed_as(name: str) -> type[_Freed]:
+    """The function whose node of autograd has this name."""
+    cls = type("_Freed", (_Freed,), {})
+    node = cls._backward_cls  # type: ignore[attr-defined]
+    node.__name__ = node.__qualname__ = name
+    node.__module__ = "builtins"  # as that of torch's own
+    return cls
 
 
 _AGAIN = (
@@ -86,15 +97,16 @@ _AGAIN = (
 )
 
 
-def with_freed(indices: list[int], compiled: Compiled) -> Compiled:
+def with_freed(outputs: dict[int, str], compiled: Compiled) -> Compiled:
     """A graph that detaches these outputs; they come out as tensors that require gradients which nobody can compute."""
+    functions = {i: _freed_as(name) for i, name in outputs.items()}
 
     def run(*args: Any) -> Any:
         results = list(compiled(*args))
         sources = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
         with torch.enable_grad():
-            for i in indices:
-                results[i] = _Freed.apply(results[i], *sources)
+            for i, function in functions.items():
+                results[i] = function.apply(results[i], *sources)
         return tuple(results)
 
     return run

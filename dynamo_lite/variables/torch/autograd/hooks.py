@@ -68,9 +68,15 @@ class HookHandleVariable(VariableTracker):
         return unsupported(SLUG, f"RemovableHandle.{name}")
 
     def remove(self, tx: Frame) -> None:
-        """`RemovableHandle.remove`."""
+        """`RemovableHandle.remove`: a hook that no gradient in the graph has met was never there."""
         if self.node is not None and not self.removed:
-            tx.tr.graph.graph.erase_node(self.node)
+            graph = tx.tr.graph
+            behind = list(graph.graph.nodes)[::-1]
+            if any(node.target is torch.autograd.grad for node in behind[: behind.index(self.node)]):
+                self.check(tx.tr)
+                graph.add("call_function", functional.remove_hook, (self.node,))
+            else:
+                graph.graph.erase_node(self.node)
         self.removed = True
 
     def follow(self) -> NoReturn:
