@@ -336,3 +336,57 @@ def masked_sum(x, mask):
 def test_reductions_of_torch_masked_make_no_class():
     run = run_both(masked_sum, torch.randn(3, 2), torch.tensor([[True], [False], [True]]), _fullgraph=True)
     assert run.graph_count == 1
+
+
+def _exp_by(backward):
+    class Exp(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.exp()
+
+    Exp.backward = staticmethod(backward)
+    return Exp
+
+
+def _partly(ctx, g):
+    with torch.no_grad():
+        e = ctx.saved_tensors[0].exp()
+    return g * e
+
+
+def _asks(ctx, g):
+    return g * (100 if torch.is_grad_enabled() else 10) * ctx.saved_tensors[0]
+
+
+GRAD_MODES = {
+    "once_differentiable": torch.autograd.function.once_differentiable(lambda ctx, g: g * ctx.saved_tensors[0].exp()),
+    "no_grad": torch.no_grad()(lambda ctx, g: g * ctx.saved_tensors[0].exp()),
+    "no_grad for a part": _partly,
+    "asks": _asks,
+    "recorded": lambda ctx, g: g * ctx.saved_tensors[0].exp(),
+}
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+@pytest.mark.parametrize("kind", GRAD_MODES)
+def test_the_grad_mode_of_a_backward_that_creates_a_graph(kind, is_inside):
+    """`backward` runs with gradients then, but for what it does without them itself."""
+    function = _exp_by(GRAD_MODES[kind])
+
+    def gradient(x, weight, apply):
+        return torch.autograd.grad((apply(x) * weight).sum(), x, create_graph=True)[0]
+
+    def run(compiler):
+        x, weight = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        if is_inside:
+            g = compiler(lambda x, weight: gradient(x, weight, function.apply))(x, weight)
+        else:
+            g = gradient(x, weight, compiler(lambda x: function.apply(x)))
+        try:
+            again = torch.autograd.grad(g.sum(), (x, weight), allow_unused=True)
+        except RuntimeError as error:
+            again = str(error)
+        return g.detach(), g.requires_grad, again
+
+    assert same(run(lambda fn: fn), run(lambda fn: dynamo_lite.compile(fn, backend="eager", fullgraph=True)))

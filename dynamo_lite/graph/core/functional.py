@@ -120,13 +120,15 @@ def apply_function(
     dirty: tuple[int, ...],
     copied: tuple[int, ...],
     absent: tuple[Any, ...],
+    once: bool,
     *args: Any,
 ) -> tuple[Any, ...]:
     """`Function.apply` of a class with this name: `forward` returns n results and then what `backward` takes after their gradients.
 
     `dirty` are the positions of the arguments that it changes. Those in `copied` are inputs of the graph: AOTAutograd treats a change of an
     input in an `autograd.Function` as a change without gradients, so the function changes a copy, which is copied back outside of it. If
-    gradients are not to be made of nothing, `absent` says for each `backward` which of its gradients are None.
+    gradients are not to be made of nothing, `absent` says for each `backward` which of its gradients are None. If there are more bodies, the
+    others are for a pass that creates a graph. `once`: it is `once_differentiable`.
     """
     backwards = tuple(map(_later, backward if isinstance(backward, tuple) else (backward,)))
 
@@ -152,12 +154,14 @@ def apply_function(
         for i, value in zip(ctx.tensors_at, ctx.saved_tensors, strict=True):
             saved[i] = value
         none = tuple([i for i, grad in enumerate(grads) if grad is None])
-        body = backwards[absent.index(none) if absent else 0]
+        others = len(backwards) - max(len(absent), 1) if torch.is_grad_enabled() else 0
+        body = backwards[others + (absent.index(none) if absent else 0)]
         given = body(*grads, *saved)
         return (*given, *[None] * (len(ctx.needs_input_grad) - len(given)))
 
     given = [a.clone() if i in copied else a for i, a in enumerate(args)]
-    methods = {"forward": staticmethod(run_forward), "backward": staticmethod(run_backward)}
+    pull = torch.autograd.function.once_differentiable(run_backward) if once else run_backward
+    methods = {"forward": staticmethod(run_forward), "backward": staticmethod(pull)}
     cls: Any = type(name, (torch.autograd.Function,), methods)
     outputs = cls.apply(*given)
     for i in copied:

@@ -167,6 +167,7 @@ class AmbientState(GraphEffect):
         self.nesting = 0
         self.writes = False
         self.guarded: set[Any] = set()
+        self.grad_mode_uses = 0  # how many times the traced code has asked for it, or set it
         self.has_inference = False
         self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own
         self._key: Any = None
@@ -235,6 +236,7 @@ class AmbientState(GraphEffect):
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""
+        self.grad_mode_uses += function is torch.is_grad_enabled
         if function is _C._len_torch_dispatch_stack:
             self.guard_modes()
             return int(modes.fake_mode() is not None)
@@ -268,6 +270,7 @@ class AmbientState(GraphEffect):
 
     def write(self, function: Any, args: tuple[Any, ...]) -> None:
         """Carry out a change, for the rest of the trace and in the graph."""
+        self.grad_mode_uses += function is _C._set_grad_enabled
         setting = SETTINGS[function]
         if len(args) != setting.n_keys + 1:
             unsupported("grad-mode", f"{function.__name__}{args}")

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 SLUG = "autograd-function"
 _SET_GRAD = torch._C._set_grad_enabled
 _Function = torch.autograd.Function
+_ONCE = torch.autograd.function.once_differentiable(print).__code__
+"""The code of what the decorator makes of any function."""
 
 
 def _needs_grad(vt: VariableTracker) -> bool:
@@ -97,6 +99,11 @@ class ApplyCall:
     def inputs(self) -> list[VariableTracker]:
         """The inputs that `needs_input_grad` and the results of `backward` refer to."""
         return [*self.args, *self.kwargs.values()]
+
+    @property
+    def is_once_differentiable(self) -> bool:
+        """Whether `backward` is what torch's decorator of this name makes."""
+        return getattr(self.real.backward, "__code__", None) is _ONCE
 
     def _check_transforms(self) -> None:
         real, what = self.real, f"{self.cls.describe()} inside of"
@@ -200,7 +207,15 @@ def apply_with_gradients(tx: Frame, call: ApplyCall) -> VariableTracker:
         body, result, outside = followed(tx, lambda: call.forward(context), call.inputs, runs_once=not call.transforms)
         outputs = Outputs(tx, body, result, outside.has)
         marked = _Marks(tx, call, context, outputs)
+        uses = state.grad_mode_uses
         backwards = [_follow_backward(tx, call, context, outputs, none) for none in marked.absent or [()]]
+        if (
+            state.grad_mode_uses > uses and not call.is_once_differentiable
+        ):  # it may do something else under `create_graph`
+            if call.transforms:
+                unsupported(SLUG, f"{call.cls.describe()} asks for the grad mode inside of a function transform")
+            with state.grad_mode(True):
+                backwards += [_follow_backward(tx, call, context, outputs, none) for none in marked.absent or [()]]
         pushes = [_follow_jvp(tx, call, context, outputs)] if "jvp" in call.transforms else []
     return _Node(tx, call, body, outputs, marked, backwards, pushes).add()
 
@@ -288,9 +303,10 @@ class _Node:
 
     def _plain(self, module: GraphModule, backwards: list[BodyVariable], dirty: list[int]) -> Any:
         marks, values = self.marks, self.values
-        bodies = TupleVariable(backwards) if marks.absent else backwards[0]
+        bodies = TupleVariable(backwards) if len(backwards) > 1 or marks.absent else backwards[0]
         copied = [i for i in dirty if is_of_an_input(values[i])]
-        options = (tuple(marks.not_differentiable), tuple(dirty), tuple(copied), tuple(marks.absent))
+        lists = (tuple(marks.not_differentiable), tuple(dirty), tuple(copied), tuple(marks.absent))
+        options = (*lists, self.call.is_once_differentiable)
         n = len(self.outputs.leaves_in_order)
         head = [BodyVariable(module), bodies, *constants(_name(self.call.real), n, *options)]
         return self._call(functional.apply_function, head)
