@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.signals import let_through
@@ -21,6 +22,7 @@ from .core.keep_dynamo_unloaded import without_compiler
 from .core.nodes import NodeMeta, set_meta
 from .core.storages import origins
 from .core.values import SymValue, TensorValue
+from .core.varying_floats import FloatValue
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
@@ -148,6 +150,16 @@ class Body:
             return parts[0].graph is self.graph
         return kind in ("method", "call")
 
+    def fix_floats(self) -> None:
+        """Make constants of the floats from outside, for an operator that takes none."""
+        for value in [value for value in self.lifted if isinstance(value, FloatValue)]:
+            placeholder = self.lifted.pop(value)
+            for user in list(placeholder.users):
+                user.args, user.kwargs = map_arg(
+                    (user.args, user.kwargs), lambda node, old=placeholder, new=value.sym: new if node is old else node
+                )
+            self.graph.erase_node(placeholder)
+
     # -- the end
 
     def finish(self, outputs: list[Any], lifted: list[Any]) -> GraphModule:
@@ -204,7 +216,8 @@ class Body:
         `changed`; those in `direct` it may change as well, but not through `data`."""
         propagator = self.builder.propagator
         values = [*self.argument_values, *lifted]
-        fakes = list(map(propagator.argument_of, values))
+        # on floats that vary no metadata rest: operators have made those constants that theirs do
+        fakes = [v.real if isinstance(v, FloatValue) else propagator.argument_of(v) for v in values]
         tensors = [
             fake
             for value, fake in zip(values, fakes, strict=True)

@@ -333,15 +333,16 @@ def _compile(
     lowered = Lowered(gm, graph.propagator, form == "tensors")
     weakref.finalize(lowered.module, _forget_sources, type(lowered.module))
     if not lowered.has_operators:
-        lowered.compiled = lowered.module.forward
+        lowered.compiled = _function_of(lowered.module)
     else:
-        lowered.compiled = call_backend(
+        compiled = call_backend(
             backend,
             lowered.module,
             lowered.examples(graph.example_inputs()),
             fullgraph=fullgraph,
             on_failure=graph.passes.sizes.without_floats,
         )
+        lowered.compiled = _function_of(compiled)
     return lowered
 
 

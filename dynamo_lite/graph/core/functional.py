@@ -127,8 +127,8 @@ def apply_function(
 
     `dirty` are the positions of the arguments that it changes. Those in `copied` are inputs of the graph: AOTAutograd treats a change of an
     input in an `autograd.Function` as a change without gradients, so the function changes a copy, which is copied back outside of it. If
-    gradients are not to be made of nothing, `absent` says for each `backward` which of its gradients are None. If there are more bodies, the
-    others are for a pass that creates a graph. `once`: it is `once_differentiable`.
+    gradients are not to be made of nothing, `absent` says for each `backward` which of its gradients are None. If there are more of them,
+    the others are for a pass that creates a graph. `once`: it is `once_differentiable`.
     """
     backwards = tuple(map(_later, backward if isinstance(backward, tuple) else (backward,)))
 

@@ -127,6 +127,8 @@ class Branches:
         changed: Sequence[Any] = (),
     ) -> None:
         self.tx, self.pred, self.sides = tx, pred, sides
+        for side in sides:
+            side.body.fix_floats()
         self.lifted = union(sides)
         self.modules = [side.module(self.lifted) for side in sides]
         self.results = [
@@ -218,6 +220,8 @@ def loop_node(
     """The node `op(*bodies, *lists of tensors and ints, lifted)`, and the result with the structure of that of the last body; of two bodies
     the first is a condition. `make_fakes(results of the last body, modules, lifted)` gives fakes of the node's results."""
     graph = tx.tr.graph
+    for one in captured:
+        one.body.fix_floats()
     lifted = union(captured)
     modules = [c.module(lifted) for c in captured]
     results = [_fake_results(c, m, lifted) for c, m in zip(captured, modules, strict=True)][-1]
