@@ -137,7 +137,7 @@ class OperatorCalls:
         if self.fakes.are_there:
             check_call(self.builder, target, tensors, fx_args)
         if packing.floats:
-            if is_indifferent(target, tensors):
+            if packing.bodies or is_indifferent(target, tensors):
                 values = {node: present(v) if isinstance(v, FloatValue) else v for node, v in values.items()}
             else:
                 packing.memorable = False

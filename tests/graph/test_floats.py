@@ -2,12 +2,15 @@
 
 import math
 
+import numpy
 import pytest
 import torch
+from torch._higher_order_ops import while_loop
+from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
 from dynamo_lite.config import config
-from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
 from tests.helpers.capturing import wrapped
 
 NUMBERS = (0.1, 0.2, 0.3, 0.7, 1e-9, 0.0, -0.0, -3.5, float("inf"), float("nan"), 1e30)
@@ -318,3 +321,60 @@ def test_methods_of_varying_floats_are_nodes(backend):
             x = torch.ones(2, dtype=torch.float64)
             (t, *numbers), (u, *expected) = captured(x, a), program(x, a)
             assert torch.equal(t, u) and numbers == expected
+
+
+class _Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return -ctx.factor * g, None
+
+
+def _checkpointed(body):
+    return lambda x, a: checkpoint(body, x, a, use_reentrant=False)
+
+
+BODIES = {
+    "checkpoint": lambda x, a: checkpoint(lambda y: y.sin() * a, x, use_reentrant=False),
+    "an argument of a checkpoint": _checkpointed(lambda y, b: y.sin() * b),
+    "a dropout in a checkpoint": _checkpointed(lambda y, b: torch.dropout(y, 0.5, True).sin() * b),
+    "a dropout, and a float behind": lambda x, a: checkpoint(torch.nn.Dropout(), x.sin(), use_reentrant=False) * a,
+    "vmap": lambda x, a: torch.vmap(lambda row: row * a)(x),
+    "grad": lambda x, a: torch.func.grad(lambda y: (y * y * a).sum())(x),
+    "a Function": lambda x, a: _Reversed.apply(x * 2, a),
+}
+
+STRICT = {
+    "cond": lambda x, a: torch.cond(x.sum() > 0, lambda x: x * a, lambda x: x - a, (x,)),
+    "while_loop": lambda x, a: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * a), (torch.tensor(0), x * 1))[1],
+}
+
+
+def _of_its_own(gm, example_inputs):
+    """A backend that does not say how it wants floats."""
+    return gm.forward
+
+
+@pytest.mark.parametrize("number", [float, numpy.float64])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", _of_its_own])
+@pytest.mark.parametrize("name", [*BODIES, *STRICT])
+def test_floats_in_bodies(name, backend, number):
+    """A body gets a float that varies from outside; operators that take tensors only have a version per number."""
+    fn = (BODIES | STRICT)[name]
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    for a in (0.5, 0.25, 2.0, 3.0):
+        found = []
+        for call in (fn, compiled):
+            x = torch.linspace(0.5, 1, 6).reshape(2, 3).requires_grad_(name != "while_loop")
+            torch.manual_seed(0)
+            y = call(x, number(a))
+            if y.requires_grad:
+                y.sum().backward()
+            found.append((y, x.grad))
+        assert same(*found)
+    assert counter.frame_count == (4 if name in STRICT else 1 if number is numpy.float64 else 2)

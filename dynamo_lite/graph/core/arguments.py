@@ -63,7 +63,19 @@ class Packing:
     """The arguments of one call on their way into the graph."""
 
     __slots__ = (
-        *("builder", "exact", "floats", "indices", "key", "memorable", "scalar_types", "symbolic", "tensors", "values"),
+        *(
+            "bodies",
+            "builder",
+            "exact",
+            "floats",
+            "indices",
+            "key",
+            "memorable",
+            "scalar_types",
+            "symbolic",
+            "tensors",
+            "values",
+        ),
     )
 
     def __init__(self, builder: GraphBuilder, exact: bool = False) -> None:
@@ -75,6 +87,7 @@ class Packing:
         self.memorable = True
         self.symbolic = False  # some of the arguments have symbolic sizes, or are symbolic numbers
         self.floats = False  # some of the arguments are floats
+        self.bodies = False  # some of the arguments are bodies, whose operators have said what they need of floats
         self.indices: type | None = None  # of an argument that only C takes for a number
         self.scalar_types = False  # some of the arguments are types of Python's numbers
 
@@ -134,6 +147,7 @@ class Packing:
     def body(self, module: GraphModule) -> Node:
         """The body of a higher-order operator."""
         self.memorable = False
+        self.bodies = True
         node = self.builder.body_node(module)
         self.values[node] = module
         return node
