@@ -148,7 +148,9 @@ class Body:
         kind, *parts = value.origin
         if kind == "item":
             return parts[0].graph is self.graph
-        if kind == "call" and isinstance(value, FloatValue):  # one of numbers from outside is computed there, before the graph
+        if kind == "call" and isinstance(
+            value, FloatValue
+        ):  # one of numbers from outside is computed there, before the graph
             return any(isinstance(number, SymValue) and self._is_number_of_this(number) for number in parts[1])
         return kind in ("method", "call")
 

@@ -1,5 +1,7 @@
 """Tensors: operators, attributes, methods, mutation. Each program runs eagerly and captured; graphs are counted."""
 
+import copy
+import dataclasses
 import operator
 
 import pytest
@@ -7,7 +9,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.config import config
-from dynamo_lite.testing import run_both
+from dynamo_lite.testing import CompileCounter, run_both, same
 from tests.helpers.capturing import wrapped
 from tests.helpers.graph_counts import check
 
@@ -567,3 +569,88 @@ def test_a_division_by_data_raises_where_the_algebra_knows_the_quotient(divide, 
     with pytest.raises(ZeroDivisionError) as found:
         compiled(T([2.0, 1.0]))
     assert str(found.value) == str(expected.value)
+
+
+@dataclasses.dataclass
+class _Batch:
+    data: object
+    more: object
+
+
+def _twice(x):
+    y = x + 1
+    return copy.deepcopy([y, y, {"y": y}])
+
+
+def _changed_later(x):
+    y = x * 2
+    z = copy.deepcopy(y)
+    y.add_(1)
+    return y, z
+
+
+COPIED = {
+    "made": lambda x: copy.deepcopy([copy.deepcopy(x + 1)])[0] * 2,
+    "an input": lambda x: copy.deepcopy(x) + 1,
+    "one object": _twice,
+    "changed later": _changed_later,
+    "asdict": lambda x: dataclasses.asdict(_Batch(x, [x + 1, 2])),
+    "astuple": lambda x: dataclasses.astuple(_Batch({"a": x * 2}, x)),
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_deep_copies(name):
+    """They are part of the graph, which is used again."""
+    fn, counter = COPIED[name], CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    for i in range(3):
+        x = torch.arange(6.0).reshape(2, 3) + i
+        found = compiled(x)
+        assert same(fn(x), found)
+        leaves = torch.utils._pytree.tree_leaves(found)
+        assert not any(t is x or t._is_view() for t in leaves if isinstance(t, torch.Tensor))
+    assert counter.frame_count == 1
+    assert name != "one object" or (found[0] is found[1] is found[2]["y"])
+
+
+class _WithBreak:
+    def __deepcopy__(self, memo):
+        torch._dynamo.graph_break()
+        return _WithBreak()
+
+
+NOT_COPIED = {
+    "transposed": lambda x, y: copy.deepcopy((x + 1).T),
+    "a break between two that share memory": lambda x, y: copy.deepcopy([x, _WithBreak(), y])[::2],
+    "a view of an input": lambda x, y: copy.deepcopy(x[0]),
+    "a view that there is": lambda x, y: copy.deepcopy([z := x + 1, z[0]]),
+    "two inputs": lambda x, y: copy.deepcopy([x, y]),
+    "gaps": lambda x, y: copy.deepcopy(x.new_empty_strided((2, 2), (4, 1)).zero_()),
+}
+
+
+@pytest.mark.parametrize("name", NOT_COPIED)
+def test_deep_copies_that_may_share_memory(name):
+    """They are made by torch, outside of the graph, with what they share."""
+    fn, x = NOT_COPIED[name], torch.arange(6.0).reshape(2, 3)
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for y in (x[0], x + 1):
+        expected, found = fn(x, y), compiled(x, y)
+        assert same(expected, found)
+        for results in (expected, found):
+            if isinstance(results, list):
+                results[0].add_(1)
+        assert same(expected, found)
+
+
+def test_a_deep_copy_of_what_is_no_leaf_is_the_error_of_torch():
+    def fn(x):
+        try:
+            return copy.deepcopy(x * 2)
+        except RuntimeError as error:
+            return str(error)
+
+    x = torch.ones(2, requires_grad=True)
+    assert dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x) == fn(x)
+    assert same(dynamo_lite.compile(copy.deepcopy, backend="eager")(x), x)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +24,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.text import object_format
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import equal
+from dynamo_lite.variables.protocol.abstract import contains, equal, get_item, set_item
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.deferred_str import data_text
@@ -32,9 +32,19 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, method, r
 from dynamo_lite.variables.protocol.native import atom_value, host_int, run
 
 from .data_checks import checked_truth, compared_item, expected_truth
-from .tensor import TensorVariable, dimension, has_numbers, known_item, metadata, tensor_shape, torchs_slots
+from .tensor import (
+    TensorVariable,
+    dimension,
+    has_numbers,
+    known_item,
+    metadata,
+    tensor_is_leaf,
+    tensor_shape,
+    torchs_slots,
+)
 
 if TYPE_CHECKING:
+    from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.interp.frame import Frame
 
 T = torch.Tensor
@@ -162,6 +172,75 @@ def _named_class(vt: VariableTracker) -> VariableTracker:
 
 def _type_prefix(device: torch.device) -> str:
     return "torch." if device.type == "cpu" else f"torch.{device.type}."
+
+
+@method(T.__deepcopy__)
+def tensor_deepcopy(tx: Frame, self: TensorVariable, memo: VariableTracker) -> VariableTracker:
+    """A tensor that is alone in its memory and fills it is cloned. (A view is copied with all of the memory around it, once per `memo`.)"""
+    mine = self.proxy.meta
+    if not tensor_is_leaf(tx, self).as_python_constant():
+        return tx.raises_like(_error_of_a_deep_copy())
+    key = tx.call(tx.tr.build_constant_object(id), [self])
+    if contains(tx, memo, key).as_python_constant():
+        return get_item(tx, memo, key)
+    is_plain = self.cls is T and mine.layout is torch.strided and not mine.dtype.is_complex
+    if not is_plain or mine.requires_grad or self.attributes:
+        unsupported("tensor-attribute", "Tensor.__deepcopy__ of more than plain numbers")
+    if self.source is None and self.proxy.family is not None:
+        unsupported("tensor-attribute", "Tensor.__deepcopy__ of a tensor of which there are views")
+    if self.source is not None:
+        _expect_alone(tx, self)
+    if memo.source is not None:
+        unsupported("tensor-attribute", "Tensor.__deepcopy__ in a deep copy that has begun before")
+    tx.tr.effects.provisos.append(_WholeDeepCopy(tx, memo))
+    copy = tx.tr.graph.call(tx, "call_method", "clone", [self])
+    if copy.proxy.meta.stride != mine.stride:
+        unsupported("tensor-attribute", "Tensor.__deepcopy__ of a tensor with gaps in its memory")
+    set_item(tx, memo, key, copy)
+    return copy
+
+
+class _WholeDeepCopy:
+    """Checks that a deep copy does not go on behind the graph: its `memo` would have to know the memory that has been copied."""
+
+    def __init__(self, tx: Frame, memo: VariableTracker) -> None:
+        self.memo = memo
+        self.error = Unsupported("tensor-attribute", "Tensor.__deepcopy__ in a deep copy with a break")
+        self.error.at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack())
+
+    def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
+        """Raise `Unsupported` if it does."""
+        if any(vt is self.memo for vt in escaping):
+            raise self.error
+
+
+def _error_of_a_deep_copy() -> Exception:
+    """What torch raises for a tensor that is no leaf."""
+    with torch.enable_grad():
+        result = torch.ones((), device="cpu", requires_grad=True) * 1
+    try:
+        T.__deepcopy__(result, {})
+    except RuntimeError as error:
+        return error.with_traceback(None)
+    raise AssertionError("torch copies any tensor")
+
+
+def _expect_alone(tx: Frame, tensor: TensorVariable) -> None:
+    """Guard that the copy of a tensor from outside is just its elements, and copy no second one: they might share memory."""
+    if not _fills_its_memory(tensor.value):
+        unsupported("tensor-attribute", "Tensor.__deepcopy__ of a view")
+    tx.tr.guards.predicate(
+        _fills_its_memory, (tensor.source,), "fills its memory, and has neither gradient nor attributes"
+    )
+    copied = tx.tr.graph.passes.inputs.copied
+    copied.add(tensor.proxy)
+    if len(copied) > 1:
+        unsupported("tensor-attribute", "Tensor.__deepcopy__ of several tensors that existed before")
+
+
+def _fills_its_memory(tensor: torch.Tensor) -> bool:
+    is_whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    return is_whole and not tensor.storage_offset() and tensor.grad is None and not tensor.__dict__
 
 
 @method(T.is_same_size)
@@ -300,7 +379,7 @@ _REFUSED = {
     "dynamic-shape-operator": "_nnz _values _indices values indices crow_indices col_indices ccol_indices row_indices",
     "numpy": "__array__ __array_wrap__",
     "tensor-attribute": "data_ptr storage untyped_storage _typed_storage storage_type set_ is_set_to is_pinned pin_memory"
-    " is_shared share_memory_ apply_ map_ map2_ module_load record_stream __deepcopy__ __reduce_ex__ __setstate__ __dlpack__"
+    " is_shared share_memory_ apply_ map_ map2_ module_load record_stream __reduce_ex__ __setstate__ __dlpack__"
     " __dlpack_device__ __dir__ _use_count _fix_weakref reinforce _is_view has_names rename rename_ align_to refine_names",
 }
 for _slug, _names in _REFUSED.items():
