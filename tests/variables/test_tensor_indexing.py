@@ -1,10 +1,11 @@
 """Subscripts of tensors with numbers that vary: two versions, and the results of eager execution."""
 
+import numpy as np
 import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.testing import CompileCounterWithBackend
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
 
 MASK = torch.tensor([True, False, True, True, False, True])
 PICKS = torch.tensor([4, 0, 2])
@@ -190,3 +191,30 @@ def test_tensors_of_irregular_lists_raise():
     for i in (2, 3):
         with pytest.raises(ValueError, match="expected sequence of length 1"):
             compiled(torch.ones(2), i)
+
+
+def _chunks(m):
+    bounds = np.cumsum([0, 2, 3])
+    return [m[:, a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def _written(m):
+    at = np.array([0, 2, 1])
+    m = m * 1
+    m[:, at[2] : at[1]] = 3.0
+    m[at[0]] += 1
+    return m
+
+
+def _picked(m):
+    at = np.array([0, 2, 1])
+    return m[at[2]], m[:, at[1]], m[at[2], : at[1]]
+
+
+@pytest.mark.parametrize("fn", [_chunks, _written, _picked])
+def test_ints_of_numpys_arrays(fn):
+    """They are numbers of the graph, as those of tensors are."""
+    m = torch.arange(10.0).reshape(2, 5)
+    counter = CompileCounter()
+    assert same(fn(m), dynamo_lite.compile(fn, backend=counter, fullgraph=True)(m))
+    assert counter.frame_count == 1

@@ -54,16 +54,26 @@ def ass_subscript(self: TensorVariable, tx: Frame, key: VariableTracker, value: 
 
 
 def with_numbers(tx: Frame, key: VariableTracker) -> VariableTracker:
-    """The key with the numbers that tensors in its slices hold, as torch reads them, where the graph may have such numbers."""
-    if isinstance(key, TupleVariable) and any(isinstance(item, SliceVariable) for item in key.items):
+    """The key with the numbers that tensors in its slices hold, as torch reads them, and with those of numpy's scalars, where the graph may
+    have such numbers."""
+    if isinstance(key, TupleVariable) and any(
+        isinstance(item, SliceVariable) or _is_scalar(item) for item in key.items
+    ):
         return TupleVariable([with_numbers(tx, item) for item in key.items])
+    if _is_scalar(key) and has_numbers(tx):
+        return key.nb_index(tx)
     if not isinstance(key, SliceVariable) or not has_numbers(tx):
         return key
-    parts = [part.nb_index(tx) if isinstance(part, TensorVariable) else part for part in key.children()]
+    parts = [p.nb_index(tx) if isinstance(p, TensorVariable) or _is_scalar(p) else p for p in key.children()]
     return SliceVariable(*parts)
 
 
 # -- arrays of numpy
+
+
+def _is_scalar(vt: VariableTracker) -> bool:
+    """Whether this is an int that numpy has computed from arrays."""
+    return isinstance(vt, ArrayVariable) and vt.is_scalar and vt.proxy.meta.dtype is torch.int64
 
 
 def _arrays_as_tensors(tx: Frame, key: VariableTracker) -> VariableTracker:
