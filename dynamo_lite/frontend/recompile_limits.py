@@ -90,7 +90,7 @@ class RecompileLimits:
         text = f"{record.name} reached the limit of {most} compiled versions; it runs eagerly where none fits.\n"
         text += f"  {short_path(record.filename)}:{record.lineno}, the nearest version did not fit because\n"
         text += "\n".join(f"  {line}" for line in str(record.nearest).splitlines())
-        text += "\n  do: pass it as a tensor or let it vary less, compile a smaller function, or raise config.recompile_limit"
+        text += "\n  do: let it vary less (pass a number as a tensor), compile a smaller function, or raise config.recompile_limit"
         if config.fail_on_recompile_limit_hit or region.fullgraph:
             raise FailOnRecompileLimitHit(text)
         logger.warning(text)

@@ -11,7 +11,7 @@ import functools
 import itertools
 import struct
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CellType, FunctionType, MethodType  # noqa: F401 (the rows of `kinds` use them)
@@ -601,7 +601,7 @@ def kind_texts() -> dict[int, tuple[Callable[[Any, Any], str], Callable[[Any, An
 
 def length_of(value: Any) -> str:
     """The number of items in the object's own storage."""
-    for base in (list, tuple, dict, set, frozenset):
+    for base in (list, tuple, dict, set, frozenset, deque):
         if _is(value, base):
             return str(base.__len__(value))
     return str(value.__length_hint__()) if type(value) in _ITERATORS else "unknown"

@@ -82,6 +82,7 @@ def test_reasons_of_other_checks():
         (failure,) = explain_miss(guards, (value,))
         return f"{failure.expected} / {failure.found}"
 
+    assert why(ir.LEN, 2, deque([1])) == "length 2 / length 1"
     assert why(ir.DICT_KEYS, ("a",), {"b": 1}) == "keys ['a'] / keys ['b']"
     assert why(ir.HAS_KEY, "a", {"b": 1}) == "a key 'a' / {'b': 1}"
     assert why(ir.LACKS_KEY, "b", {"b": 1}) == "no key 'b' / {'b': 1}"
