@@ -1,5 +1,7 @@
 """Readable guards and the reasons of misses. Needs no torch."""
 
+from collections import deque
+
 from dynamo_lite.config import config
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import GuardSet
