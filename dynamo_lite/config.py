@@ -44,7 +44,6 @@ class AcceptedKeys:
     allow_rnn: bool = True
     do_not_emit_runtime_asserts: bool = False
     dynamic_shapes: bool = True
-    enable_compiler_collectives: bool = False
     enable_cpp_guard_manager: bool = True
     enable_cpp_symbolic_shape_guards: bool = False
     enable_faithful_generator_behavior: bool = True
@@ -92,6 +91,8 @@ class Config(AcceptedKeys):
     capture_scalar_outputs: bool | None = None  # .item() becomes a graph value instead of a break
     capture_dynamic_output_shape_ops: bool | None = None  # nonzero() and the like become graph nodes instead of breaks
 
+    # Processes that compile a function tell each other the sizes and ints of its arguments: what differs between them is symbolic
+    enable_compiler_collectives: bool = False
     # Graphs in DistributedDataParallel are cut where a bucket of gradients is full. "ddp_optimizer" is True; all else is False
     optimize_ddp: bool | str = True
 

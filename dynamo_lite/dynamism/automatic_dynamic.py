@@ -16,7 +16,7 @@ equals a size which varies there is taken to vary as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from inspect import CO_VARARGS
 from types import CodeType, FunctionType
 from typing import Any
@@ -102,6 +102,22 @@ def note_values(known: Memory, function: FunctionType, values: Sequence[Any]) ->
     hints = hints_of(known, function, values)
     for name, value in zip(function.__code__.co_varnames, values, strict=False):
         _note_value(hints, path_of(name), value)
+
+
+def note_ranks(
+    known: Memory, function: FunctionType, values: Sequence[Any], told_by_all: Callable[[CodeType, Any], list[Any]]
+) -> None:
+    """Remember the sizes and ints that the arguments of a call have in all processes, which tell each other."""
+    mine: Known = {}
+    for name, value in zip(function.__code__.co_varnames, values, strict=False):
+        _note_value(mine, path_of(name), value)
+    hints = hints_of(known, function, values)
+    for seen in told_by_all(function.__code__, mine):
+        for (kind, path), value in seen.items():
+            if kind != dynamic_shapes.NUMBER:
+                dynamic_shapes.changed_dims(hints, path, value)
+            elif type(hints.setdefault((kind, path), value)) is int and hints[kind, path] != value:
+                hints[kind, path] = None
 
 
 def _note_value(hints: Any, path: Steps, value: Any) -> None:

@@ -21,7 +21,7 @@ from dynamo_lite import _eval_frame, markers, own_builtins
 from dynamo_lite.config import config
 from dynamo_lite.data_stack import with_room
 from dynamo_lite.dynamism import recompile_policy
-from dynamo_lite.dynamism.automatic_dynamic import Memory, module_of, note_values
+from dynamo_lite.dynamism.automatic_dynamic import Memory, module_of, note_ranks, note_values
 from dynamo_lite.exc import (
     CAUSE,
     CONTEXT,
@@ -265,6 +265,8 @@ class Region(_eval_frame.Region):
         frame, version = self.analyses.get(id(cache)) or (log.next_frame_id(), 0)
         self.analyses[id(cache)] = frame, version + 1
         call = MissedCall(fn, values, record)
+        if config.enable_compiler_collectives:
+            note_ranks(self.hints, fn, values, side.told_by_all)
         with side.new_log(record, cache.code, (frame, version), lambda: all_misses(cache, fn, values)) as call.log:
             entry = None
             try:

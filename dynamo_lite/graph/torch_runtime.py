@@ -26,7 +26,7 @@ from dynamo_lite.backends.registry import backend_name, call_backend
 from dynamo_lite.config import config
 from dynamo_lite.exc import ORIGINALS, Restart, RunsEagerly, brief, many
 from dynamo_lite.guards import tensor_class
-from dynamo_lite.guards.guard_collectives import is_agreed  # noqa: F401
+from dynamo_lite.guards.guard_collectives import is_agreed, told_by_all  # noqa: F401
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, dictoffset_of, flags
 from dynamo_lite.messages import warn_user
 from dynamo_lite.progress import place_of, shown

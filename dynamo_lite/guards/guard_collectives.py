@@ -1,4 +1,4 @@
-"""All processes of a program use a version, or all compile.
+"""All processes of a program use a version, or all compile; what they tell each other when they do.
 
 Input: a call of a function that has versions, or an analysis that has ended; whether a version fits, or was made, here. Output: whether
 it is so in every process of the default group.
@@ -48,7 +48,7 @@ def _all_fit(code: CodeType, fits: bool) -> bool:
 
 def _ask(code: CodeType, answer: bool) -> tuple[bool, bool]:
     """Whether all processes answer yes, whether all answer no. Raises RuntimeError if another process does not answer in time."""
-    if not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1:
+    if _is_alone():
         return answer, not answer
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         group = group_of_ranks()
@@ -58,13 +58,48 @@ def _ask(code: CodeType, answer: bool) -> tuple[bool, bool]:
             distributed.all_reduce(answers, distributed.ReduceOp.MIN, group)
             every, none = answers.tolist()
         except RuntimeError as error:
-            place = f"{code.co_qualname} ({short_path(code.co_filename)}:{code.co_firstlineno})"
             raise RuntimeError(
-                f"rank {distributed.get_rank()} has asked the others in vain whether they have a compiled version of {place}: "
+                f"rank {distributed.get_rank()} has asked the others in vain whether they have a compiled version of {_place(code)}: "
                 f"{first_line(error)}. With guard collectives all ranks have to call the same compiled functions in the same order, "
                 "as long as any of them runs"
             ) from error
     return bool(every), bool(none)
+
+
+def told_by_all(code: CodeType, told: Any) -> list[Any]:
+    """What each process that compiles this code has to tell, as plain data. Raises RuntimeError if another one does not, or compiles
+    something else."""
+    if _is_alone():
+        return [told]
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        found: list[Any] = [None] * distributed.get_world_size()
+        try:
+            distributed.all_gather_object(found, (_place(code), told), group_of_ranks())
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"rank {distributed.get_rank()} compiles {_place(code)} and has asked the others in vain for their sizes: "
+                f"{first_line(error)}. {_TOGETHER}"
+            ) from error
+    for rank, (place, _) in enumerate(found):
+        if place != _place(code):
+            raise RuntimeError(
+                f"rank {distributed.get_rank()} compiles {_place(code)} while rank {rank} compiles {place}. {_TOGETHER}"
+            )
+    return [each for _, each in found]
+
+
+_TOGETHER = (
+    "With config.enable_compiler_collectives all ranks have to compile the same functions in the same order: "
+    "dynamo_lite.set_enable_guard_collectives(True) has all compile where one does"
+)
+
+
+def _is_alone() -> bool:
+    return not distributed.is_available() or not distributed.is_initialized() or distributed.get_world_size() == 1
+
+
+def _place(code: CodeType) -> str:
+    return f"{code.co_qualname} ({short_path(code.co_filename)}:{code.co_firstlineno})"
 
 
 def group_of_ranks() -> Any:

@@ -70,6 +70,41 @@ def other_sizes_in_frames_that_break_and_guard_collectives(world, compile):
         return [compiled(x, world.group) for x in inputs(world)]
 
 
+@setup
+def other_sizes_and_compiler_collectives(world, compile):
+    """Sizes that differ between the ranks are symbolic from the first call on: a number of an argument, too."""
+
+    def f(x, group, n):
+        return mean_over_ranks(x, group) * n
+
+    compiled = compile(f, fullgraph=True)
+    xs = [torch.linspace(0, 1, 4 + (n if world.rank else 2 * n)) for n in range(1, 5)]
+    with config.patch(enable_compiler_collectives=True), guard_collectives():
+        return [compiled(x, world.group, 3 + world.rank) for x in xs]
+
+
+@setup
+def one_rank_compiles_something_else(world, compile):
+    """It is an error on both, at once."""
+
+    def one(x):
+        return x + 1
+
+    def other(x):
+        return x * 2
+
+    functions = [one, other]
+    compiled, said = compile(functions[world.rank]), ""
+    with config.patch(enable_compiler_collectives=True):
+        try:
+            compiled(torch.ones(2))
+        except RuntimeError as error:
+            said = str(error)
+    if compiled not in functions:
+        assert f"rank {world.rank} compiles" in said and f"rank {1 - world.rank} compiles" in said
+    return torch.ones(2)
+
+
 def trained(world, compile, cast, steps=4):
     torch.manual_seed(0)
     parallel = DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)))

@@ -15,6 +15,7 @@ GRAPHS = {
     "other sizes between collectives": (1, 2),
     "other sizes and guard collectives": (2, 2),
     "other sizes in frames that break and guard collectives": (2, 2),
+    "other sizes and compiler collectives": (1, 1),
     "another dtype on one rank": (3, 4),
     "another dtype on one rank and guard collectives": (4, 4),
     "a slow rank": (2, 2),
