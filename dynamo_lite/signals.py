@@ -110,13 +110,24 @@ def relayed() -> Iterator[None]:
                 replace_signal_handler(signum, relay.handler)
 
 
-def let_through(error: BaseException) -> None:
+def let_through(error: BaseException, again: Callable[[], object] | None = None) -> None:
     """Raise an exception of the program again that engine code has caught: lack of memory, and an exception that another thread has
-    raised in this one (`PyThreadState_SetAsyncExc`); its class is unknown to the engine, and engine code raised it."""
+    raised in this one (`PyThreadState_SetAsyncExc`); its class is unknown to the engine, and engine code raised it. `again`: does once
+    more what raised it, if that has no effects. A C function that raises an exception of its own module (`struct.error`) does so again."""
     if _has_overlooked_lack_of_memory(error):
         raise CAUSE.__get__(error)
-    if is_lack_of_memory(error) or (_is_foreign(type(error)) and _is_raised_by_engine(error)):
+    if is_lack_of_memory(error):
         raise error
+    if _is_foreign(type(error)) and _is_raised_by_engine(error) and not (again and _raises(again, type(error))):
+        raise error
+
+
+def _raises(function: Callable[[], object], cls: type[BaseException]) -> bool:
+    try:
+        function()
+    except cls:
+        return True
+    return False
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

@@ -21,8 +21,9 @@ import dynamo_lite
 from dynamo_lite import _eval_frame
 from dynamo_lite.frontend import analysis, convert
 from dynamo_lite.record import log
-from dynamo_lite.signals import is_lack_of_memory
+from dynamo_lite.signals import is_lack_of_memory, let_through
 from dynamo_lite.testing import CompileCounter
+from dynamo_lite.variables.protocol.constant import fold
 from tests.helpers import processes
 
 X = torch.ones(3)
@@ -187,6 +188,21 @@ def test_what_another_thread_has_had_raised_reaches_the_program(monkeypatch, cap
             compiled(X)
     assert not said(caplog)
     assert torch.equal(compiled(X), X * 2)
+
+
+def test_what_another_thread_has_had_raised_during_a_pure_function_is_not_taken_for_its_error():
+    set_exception = functools.partial(ctypes.pythonapi.PyThreadState_SetAsyncExc, ctypes.c_ulong(threading.get_ident()))
+    once = functools.partial(next, map(set_exception, [ctypes.py_object(TimeOut)]), None)
+    asked = []
+
+    class Frame:
+        def raises_like(self, error, among, again):
+            asked.append(type(error))
+            let_through(error, again)
+
+    with pytest.raises(TimeOut):
+        fold(Frame(), once, [], {})
+    assert asked == [TimeOut]
 
 
 def test_a_report_that_cannot_be_written_is_the_programs_to_know(monkeypatch, caplog):

@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_350,
+    ".": 4_380,
     "backends": 3_600,
     "backends/compiled": 890,
     "backends/regions": 1_080,

@@ -9,7 +9,7 @@ Mirrors `Python/ceval.c` and the frame part of `Include/internal/pycore_frame.h`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -148,9 +148,12 @@ class Frame:
             exc.state[name] = value
         self.raise_exception(exc)
 
-    def raises_like(self, error: BaseException, among: Iterable[Any] = ()) -> NoReturn:
-        """Raise in the traced program what a real call raised during the analysis; the message may name classes that are `among` these."""
-        let_through(error)
+    def raises_like(
+        self, error: BaseException, among: Iterable[Any] = (), again: Callable[[], object] | None = None
+    ) -> NoReturn:
+        """Raise in the traced program what a real call raised during the analysis; the message may name classes that are `among` these.
+        `again`: the call, if it has no effects and may raise exceptions of any class."""
+        let_through(error, again)
         texts = [arg for arg in error.args if type(arg) is str]
         classes = [cls for cls in among if issubclass(type(cls), type) and can_change(cls)]
         self.tr.classes.named += [cls for cls in classes if any(name_of(cls) in text for text in texts)]

@@ -2,6 +2,7 @@
 
 import math
 import re
+import struct
 
 import pytest
 
@@ -193,6 +194,18 @@ def test_conversions_of_objects():
         """,
         NAMES,
         n=Number(),
+    )
+
+
+def test_errors_of_a_module_written_in_c_are_caught_by_the_program():
+    check(
+        *[
+            f"seen = []\ntry:\n  seen.append('before'); {call}\nexcept struct.error as e:\n  seen.append(e)\n"
+            "finally:\n  seen.append('finally')\nreturn repr(seen)"
+            for call in ("struct.pack('b', 300)", "struct.unpack('i', b'a')", "struct.calcsize('zz')")
+        ],
+        "struct.unpack_from('i', b'abcd', 4)",
+        names={"struct": struct},
     )
 
 

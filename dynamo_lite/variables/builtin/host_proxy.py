@@ -89,7 +89,7 @@ def run_host(
     except Exception as error:
         if names_class:
             unsupported("call-c-function", f"{function!r}, which raises", error)
-        tx.raises_like(error, args)
+        tx.raises_like(error, args, lambda: function(*args, **(kwargs or {})))
     if not _is_plain(result):
         unsupported("call-c-function", f"{function!r} of an object that is no constant")
     return from_host(tx, result)

@@ -130,15 +130,13 @@ def fold(tx: Frame, fn: Callable[..., Any], args: list[Any], kwargs: dict[str, A
     host_args = [a.value if type(a) is ConstantVariable else a.as_python_constant() for a in args]
     if any(type(a) is frozenset for a in host_args):
         tx.tr.heap.bind_to_process("the order of a set")
+    host_kwargs = {k: v.as_python_constant() for k, v in kwargs.items()}
     try:
-        if kwargs:
-            result = fn(*host_args, **{k: v.as_python_constant() for k, v in kwargs.items()})
-        else:
-            result = fn(*host_args)
+        result = fn(*host_args, **host_kwargs)
     except (NotConstant, ObservedException):
         raise
     except Exception as error:
-        tx.raises_like(error, host_args)
+        tx.raises_like(error, host_args, lambda: fn(*host_args, **host_kwargs))
     if type(result) in ATOMIC_TYPES:
         return ConstantVariable(result)
     return tx.tr.wrap_new(result)
