@@ -284,3 +284,59 @@ def test_a_set_that_is_not_shorter_than_a_view_hashes_its_items(elements, items)
     def make_args(k):
         return [{elements}, {items}]
     """)
+
+
+def fails_after(n):
+    yield from range(1, n + 1)
+    raise KeyError("k")
+
+
+def grows(s):
+    yield len(s)
+    s.add(77)
+    yield len(s)
+
+
+ONE_BY_ONE = """
+    s = {0}; failed(lambda: s.update(fails_after(2)), s)
+    s = {0}; failed(lambda: s.update([1], [2, [], 3], [4]), s)
+    s = {0}; failed(lambda: s.update("ab", 3), s)
+    s = {0, 1}; failed(lambda: s.difference_update([1, [], 0]), s)
+    s = {0, 1, 2}; failed(lambda: s.difference_update(v for v in s), len(s))
+    s = {0}; failed(lambda: s.update(v + 1 for v in s), len(s))
+    s = {0}; failed(lambda: s.__init__(fails_after(2)), s)
+    s = {0}; failed(lambda: s.symmetric_difference_update(fails_after(1)), s)
+    s = {0}; failed(lambda: s.intersection_update([0], 3), s)
+    s = {0}; s.update(grows(s)); return sorted(s)
+    i = iter([5, 1, 2]); return {1}.isdisjoint(i), list(i)
+    i = iter([1, 2, []]); return frozenset([1]).isdisjoint(i), list(i)
+    i = iter([1, 2, []]); return {1}.issuperset(i), list(i)
+    i = iter([1, 2, 3]); return {1, 2}.issubset(i), list(i)
+    i = iter([1, 2, []]); return {1: 0}.keys().isdisjoint(i), list(i)
+    i = iter([(1, 0), 2]); return {1: 0}.items().isdisjoint(i), list(i)
+    {1}.isdisjoint([2, []])
+    {1}.issuperset([1, []])
+    {1: 0}.keys().isdisjoint([2, []])
+    d = {1: 0}; return d.keys().isdisjoint(d.keys()), d.keys().isdisjoint({2, 3}), d.items().isdisjoint({1: 0, 2: 0}.items())
+"""
+
+
+def test_other_operands_are_asked_one_item_at_a_time():
+    def failed(call, *seen):
+        try:
+            return call()
+        except Exception as error:
+            return type(error), error.args, seen
+
+    check(*lines(ONE_BY_ONE), names={"failed": failed, "fails_after": fails_after, "grows": grows})
+
+
+def test_results_have_the_order_that_the_operation_gives_them():
+    """A copy of a set in whose table elements have been removed, or that has grown, may have another order."""
+
+    def program():
+        a, b = {8 * i for i in range(9)}, {8 * i for i in range(0, 90, 5)}
+        results = a | b, a - b, a & b, a ^ b, a.union(b), a.difference(b), a.copy(), frozenset(a), {1: 1}.keys() | b
+        return [list(result) for result in results]
+
+    same(program)

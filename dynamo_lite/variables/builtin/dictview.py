@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, contains, unpack
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, contains, iterated, length
 from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker, load_filled
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, boolean
 from dynamo_lite.variables.protocol.dispatch import method
@@ -92,7 +92,7 @@ class SetLike(DictViewVariable):
         """`dictview_richcompare`: by lengths first, then containment of the smaller one."""
         if not is_set_like(other):
             return NOT_IMPLEMENTED
-        size_v, size_w = len(self.objects()), len(unpack(tx, other))
+        size_v, size_w = length(tx, self).value, length(tx, other).value
         if op in ("==", "!="):
             equal = size_v == size_w and all_contained(tx, self, other)
             return boolean(equal is (op == "=="))
@@ -109,7 +109,7 @@ def is_set_like(v: VariableTracker) -> bool:
 
 def all_contained(tx: Frame, small: VariableTracker, large: VariableTracker) -> bool:
     """`all_contained_in`."""
-    return all(contains(tx, large, item).value for item in unpack(tx, small))
+    return all(contains(tx, large, item).value for item in iterated(tx, small))
 
 
 class DictKeysVariable(SetLike):
@@ -232,7 +232,12 @@ for _cls in VIEW_TYPES.values():
 
 @method(VIEW_TYPES[False, "keys"].isdisjoint, VIEW_TYPES[False, "items"].isdisjoint)
 def view_isdisjoint(tx: Frame, self: SetLike, other: VariableTracker, /) -> VariableTracker:
-    return boolean(not any(contains(tx, self, item).value for item in unpack(tx, other)))
+    """`dictviews_isdisjoint`: a longer set or view is asked for the items of this one."""
+    asked: VariableTracker = self
+    if self is not other and (other.python_type() in (set, frozenset) or isinstance(other, SetLike)):
+        if length(tx, other).value > length(tx, self).value:
+            asked, other = other, self
+    return boolean(not any(contains(tx, asked, item).value for item in iterated(tx, other)))
 
 
 # -- views that exist before the frame

@@ -83,7 +83,8 @@ if TYPE_CHECKING:
 
 
 class SetVariable(NativeVariable):
-    """A set, or the native part of an instance of a subclass. `added`: what one from outside gets whose elements are not read."""
+    """A set, or the native part of an instance of a subclass. A host set of its type that it is made of becomes its own, since a copy may
+    have another order. `added`: what one from outside gets whose elements are not read."""
 
     cls: type = set
     base: type = set
@@ -91,7 +92,8 @@ class SetVariable(NativeVariable):
     added: Sequence[VariableTracker] = Children((), init=False)
 
     def __post_init__(self) -> None:
-        self.items = self.base(self.items)
+        if type(self.items) is not self.base:
+            self.items = self.base(self.items)
 
     @classmethod
     def of(cls, tr: Trace, value: Any) -> Any:
@@ -453,29 +455,28 @@ def element_key(tx: Frame, item: VariableTracker) -> Any:
     return table_key(tx, item, c_facts.UNHASHABLE_ELEMENT)
 
 
-def element_keys(
-    tx: Frame, v: VariableTracker, wanted: Any = (), key: Callable[[Frame, VariableTracker], Any] = element_key
-) -> Any:
-    """The host keys of an iterable's items, as something that host set operations treat as they would the real
-    object. An intersection stops where it has met all keys that are `wanted`, and has keys that are no elements (`key_of`).
-    """
+def element_keys(tx: Frame, v: VariableTracker, key: Callable[[Frame, VariableTracker], Any] = element_key) -> Any:
+    """The host keys of an iterable's items, as something that host set operations treat as they would the real object. Other iterables
+    than sets and dicts are asked one item at a time, and only when the host algorithm asks: what that has done before an error stays
+    done, and where it stops, nobody is asked any more. `key` makes the host keys (an intersection has some that are no elements)."""
     if isinstance(v, SetVariable):
         return v.items
     if isinstance(v, DictVariable) and not v.numbered and v.python_type().__iter__ is v.base.__iter__:
         return v.items
     if isinstance(v, DictKeysVariable) and not v.mapping.numbered:
-        return list(v.mapping.items)
-    keys = []
-    missing = set(wanted)
-    iterator = get_iter(tx, v)
-    while (item := iter_next(tx, iterator)) is not None:
-        keys.append(key(tx, item))
-        if missing:
-            with host_table(tx):
-                missing.discard(keys[-1])
-            if not missing:
-                break
-    return keys
+        return v.mapping.items.keys()
+    return _one_by_one(tx, v, key)
+
+
+def _one_by_one(tx: Frame, v: VariableTracker, key: Callable[[Frame, VariableTracker], Any]) -> Iterator[Any]:
+    for item in iterated(tx, v):
+        yield key(tx, item)
+
+
+def table_of(tx: Frame, base: type, iterable: VariableTracker | None) -> Any:
+    """A new host set or frozenset of the host keys of an iterable's items."""
+    with host_table(tx):
+        return base() if iterable is None else base(element_keys(tx, iterable))
 
 
 builds(set)(SetVariable.from_outside)
@@ -484,16 +485,14 @@ builds(frozenset)(FrozenSetVariable.from_outside)
 
 @constructor(set)
 def new_set(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
-    return SetVariable() if iterable is None else SetVariable(element_keys(tx, iterable))
+    return SetVariable(table_of(tx, set, iterable))
 
 
 @constructor(frozenset)
 def new_frozenset(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
-    if iterable is None:
-        return FrozenSetVariable()
-    if iterable.python_type() is frozenset:
+    if iterable is not None and iterable.python_type() is frozenset:
         return iterable
-    return FrozenSetVariable(element_keys(tx, iterable))
+    return FrozenSetVariable(table_of(tx, frozenset, iterable))
 
 
 @builtin(frozenset.__new__)
@@ -502,16 +501,16 @@ def frozenset_new(tx: Frame, cls: VariableTracker, iterable: VariableTracker | N
     if real is frozenset:
         return new_frozenset(tx, cls, iterable)
     instance = tx.tr.new_instance(tx, real)
-    instance.items = frozenset() if iterable is None else frozenset(element_keys(tx, iterable))
+    instance.items = table_of(tx, frozenset, iterable)
     return instance
 
 
 @method(set.__init__)
 def set_init(tx: Frame, self: SetVariable, iterable: VariableTracker | None = None, /) -> VariableTracker:
-    keys = () if iterable is None else element_keys(tx, iterable)
     self.changing(tx)
     self.items.clear()
-    self.items.update(keys)
+    with host_table(tx):
+        self.items.update(() if iterable is None else element_keys(tx, iterable))
     return NONE
 
 
@@ -522,78 +521,61 @@ def _result_of(self: SetVariable, items: Any) -> SetVariable:
     return (FrozenSetVariable if self.base is frozenset else SetVariable)(items)
 
 
-def _keys_of_others(tx: Frame, self: SetVariable, name: str, others: tuple[VariableTracker, ...]) -> list[Any]:
-    """The keys that a method asks the other operands for; those of `set_intersection_multi` one after the other."""
-    if not name.startswith("intersection"):
-        return [element_keys(tx, other) for other in others]
-    found: list[Any] = []
-    for other in others:
-        with host_table(tx):
-            left = set(self.items).intersection(*found)
-        found.append(element_keys(tx, other, left, key_of))
-    return found
+_RAW_HASH = frozenset({"intersection", "intersection_update", "issubset"})
+"""Methods that hash what the set need not have: an error is that of the hash."""
 
 
-def _new_method(base: type, name: str) -> None:
-    host = getattr(base, name)
+def _call_host(tx: Frame, self: SetVariable, host: Any, others: Iterable[VariableTracker]) -> Any:
+    """A method of the host set, given the host keys of the other operands."""
+    key = key_of if host.__name__ in _RAW_HASH else element_key
+    with host_table(tx):
+        return host(self.items, *[element_keys(tx, other, key) for other in others])
 
+
+def _new_method(host: Any) -> None:
     @method(host)
     def operation(tx: Frame, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
-        keys = _keys_of_others(tx, self, name, others)
-        with host_table(tx):
-            return _result_of(self, host(self.items, *keys))
+        return _result_of(self, _call_host(tx, self, host, others))
 
 
-def _changing_method(name: str) -> None:
-    host = getattr(set, name)
-
+def _changing_method(host: Any) -> None:
     @method(host)
     def operation(tx: Frame, self: SetVariable, /, *others: VariableTracker) -> VariableTracker:
-        keys = _keys_of_others(tx, self, name, others)
         self.changing(tx)
-        with host_table(tx):
-            host(self.items, *keys)
+        _call_host(tx, self, host, others)
         return NONE
 
 
-def _predicate(base: type, name: str) -> None:
-    host = getattr(base, name)
-
+def _predicate(host: Any) -> None:
     @method(host)
     def operation(tx: Frame, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
-        keys = element_keys(tx, other, key=key_of if name == "issubset" else element_key)
-        with host_table(tx):
-            return boolean(host(self.items, keys))
+        return boolean(_call_host(tx, self, host, [other]))
 
 
 for _base in (set, frozenset):
     for _name in ("union", "intersection", "difference"):
-        _new_method(_base, _name)
+        _new_method(getattr(_base, _name))
     for _name in ("isdisjoint", "issubset", "issuperset"):
-        _predicate(_base, _name)
+        _predicate(getattr(_base, _name))
 for _name in ("update", "intersection_update", "difference_update"):
-    _changing_method(_name)
+    _changing_method(getattr(set, _name))
 
 
 @method(set.symmetric_difference, frozenset.symmetric_difference)
 def set_symmetric_difference(tx: Frame, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
-    keys = element_keys(tx, other)
-    with host_table(tx):
-        return _result_of(self, self.items.symmetric_difference(keys))
+    return _result_of(self, _call_host(tx, self, self.base.symmetric_difference, [other]))
 
 
 @method(set.symmetric_difference_update)
 def set_symmetric_difference_update(tx: Frame, self: SetVariable, other: VariableTracker, /) -> VariableTracker:
-    keys = element_keys(tx, other)
     self.changing(tx)
-    with host_table(tx):
-        self.items.symmetric_difference_update(keys)
+    _call_host(tx, self, set.symmetric_difference_update, [other])
     return NONE
 
 
 @method(set.copy, frozenset.copy)
 def set_copy(tx: Frame, self: SetVariable, /) -> VariableTracker:
-    return self if self.python_type() is frozenset else _result_of(self, self.items)
+    return self if self.python_type() is frozenset else _result_of(self, self.items.copy())
 
 
 @method(set.add)
@@ -692,7 +674,7 @@ def _intersect_views(tx: Frame, v: VariableTracker, w: VariableTracker) -> SetVa
     n = length(tx, v).value
     if w.python_type() is set and n <= length(tx, w).value:
         with host_table(tx):
-            return SetVariable([key for key in element_keys(tx, v, key=key_of) if key in w.items])
+            return SetVariable([key for key in element_keys(tx, v, key_of) if key in w.items])
     if isinstance(w, SetLike) and length(tx, w).value > n:
         v, w = w, v
     return SetVariable([element_key(tx, item) for item in iterated(tx, w) if contains(tx, v, item).value])
