@@ -33,7 +33,7 @@ MOST_LINES = {
     "testing": 800,
     "tune": 1_720,
     "variables": 150,
-    "variables/builtin": 5_580,
+    "variables/builtin": 5_680,
     "variables/generators": 950,
     "variables/objects": 5_450,
     "variables/protocol": 3_560,

@@ -1,5 +1,7 @@
 """Small types of torch, numpy scalars, pytrees: constants, sizes, what is rebuilt after the graph."""
 
+import operator
+
 import numpy as np
 import pytest
 import torch
@@ -35,6 +37,63 @@ SIZES = {
 def test_size(name):
     fn = SIZES[name]
     check(lambda a: (a + 1, fn(a)), x())
+
+
+class Five:
+    def __index__(self):
+        return 5
+
+
+class Failing:
+    def __index__(self):
+        raise ZeroDivisionError
+
+
+class Adding(tuple):
+    def __add__(self, other):
+        return "add"
+
+    def __radd__(self, other):
+        return "radd"
+
+
+NOT_OF_INTS = {
+    "add": lambda s: s + ("a",),
+    "reflected": lambda s: (1.5,) + s,
+    "operator.iadd": lambda s: operator.iadd(s, (None,)),
+    "operator.concat": lambda s: operator.concat(s, ("a",)),
+    "concat of a tuple": lambda s: operator.concat(("a",), s),
+    "method": lambda s: s.__radd__(("a",)),
+    "method of tuples": lambda s: (tuple.__add__(s, ("a",)), tuple.__mul__(s, 2), tuple.__getitem__(s, slice(1))),
+    "slice": lambda s: s[:1] + ("a",),
+    "new": lambda s: torch.Size([1, "a"]),
+    "list": lambda s: s + [1],
+    "concat of a list": lambda s: operator.concat(s, [1]),
+    "number": lambda s: s + 3,
+    "to a text": lambda s: "a" + s,
+    "index": lambda s: s + (Five(), True),
+    "failing": lambda s: s + (Failing(),),
+    "subclass": lambda s: (s + Adding((1,)), Adding((1,)) + s),
+    "int": lambda s: int(s),
+    "complex": lambda s: complex(s),
+}
+
+
+@pytest.mark.parametrize("name", NOT_OF_INTS)
+@pytest.mark.parametrize("used", [True, False])
+def test_size_of_other_things_than_ints(name, used):
+    fn = NOT_OF_INTS[name]
+
+    def program(a):
+        seen = ["before"]
+        try:
+            result = fn(a.shape)
+            seen.append((type(result), list(map(type, result)), result) if used else None)
+        except TypeError as error:
+            seen.append(error.args)
+        return a + 1, seen
+
+    check(program, x())
 
 
 def test_size_as_input_and_attribute():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa import c_facts
-from dynamo_lite.isa.typeobject import bases_of, dict_of, dictoffset_of, module_of, qualname_of
+from dynamo_lite.isa.typeobject import bases_of, dict_of, dictoffset_of, is_heap_type, module_of, qualname_of
 from dynamo_lite.variables.protocol.abstract import type_name, unpack_to_tuple
 from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
@@ -61,6 +61,10 @@ class TupleVariable(SequenceVariable):
     def as_python_constant(self) -> Any:
         values = tuple([item.as_python_constant() for item in self.items])
         return values if self.cls is tuple else real_tuple(self.cls, values)
+
+    def host_copy(self) -> Any:
+        values = super().host_copy()
+        return values if self.cls is tuple or is_heap_type(self.cls) else real_tuple(self.cls, values)
 
     def as_proxy(self) -> Any:
         values = tuple([item.as_proxy() for item in self.items])
@@ -135,8 +139,8 @@ def item_hash(tx: Frame, v: VariableTracker) -> int:
 
 
 def real_tuple(cls: Any, values: tuple[Any, ...]) -> Any:
-    """An instance of a tuple subclass without running its `__new__`."""
-    return cls(values) if is_struct_sequence(cls) else tuple.__new__(cls, values)
+    """An instance of a tuple subclass without running its `__new__`, if that is written in Python."""
+    return tuple.__new__(cls, values) if is_heap_type(cls) and not is_struct_sequence(cls) else cls(values)
 
 
 def is_struct_sequence(cls: type) -> bool:

@@ -8,6 +8,7 @@ Mirrors `torch/csrc/Size.cpp`, `Dtype.cpp`, `Device.cpp`, `TypeInfo.cpp`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import types
@@ -17,14 +18,13 @@ import torch
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.builtin.list import iterate
 from dynamo_lite.variables.builtin.number import pure_methods
-from dynamo_lite.variables.builtin.tuple import TupleVariable, build_tuple
+from dynamo_lite.variables.builtin.tuple import TupleVariable, build_tuple, new_tuple
 from dynamo_lite.variables.objects.module import ModuleVariable
 from dynamo_lite.variables.objects.subclass import register_native
 from dynamo_lite.variables.objects.type import TypeVariable, type_call
-from dynamo_lite.variables.protocol.abstract import binary_op
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.abstract import binary_op, index, type_name
+from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable
 from dynamo_lite.variables.protocol.descr import type_lookup
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, PURE, constructor, method
@@ -130,24 +130,25 @@ class SizeVariable(TupleVariable):
     def __init__(self, items: list[VariableTracker], cls: type = torch.Size) -> None:
         self.items = items
 
-    @classmethod
-    def make(cls, items: list[VariableTracker]) -> SizeVariable:
-        return SizeVariable(items)
-
     def as_python_constant(self) -> torch.Size:
         return torch.Size([item.as_python_constant() for item in self.items])
 
-    def sliced(self, tx: Frame, s: slice) -> VariableTracker:
-        return SizeVariable(self.items[s])
+    def sq_concat(self, tx: Frame, other: VariableTracker) -> VariableTracker:
+        if not issubclass(other.python_type(), tuple):
+            return tx.raises(TypeError, f"can only concatenate tuple (not {type_name(other)}) to torch.Size")
+        return size_of(tx, super().sq_concat(tx, other))
 
     @staticmethod
     def nb_add(tx: Frame, v: VariableTracker, w: VariableTracker) -> VariableTracker:
         if not (isinstance(v, TupleVariable) and isinstance(w, TupleVariable)):
             return NOT_IMPLEMENTED
-        return SizeVariable([*v.items, *w.items])
+        return size_of(tx, TupleVariable([*v.items, *w.items]))
 
     def sq_repeat(self, tx: Frame, count: VariableTracker) -> VariableTracker:
-        return SizeVariable(self.repeated(tx, count))
+        return size_of(tx, super().sq_repeat(tx, count))
+
+    def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
+        return size_of(tx, super().mp_subscript(tx, key))
 
     def _repr(self, tx: Frame) -> str:
         return f"torch.Size([{self.repr_items(tx)}])"
@@ -170,12 +171,27 @@ def build_size(tr: Trace, value: torch.Size, source: GuardNode | None) -> SizeVa
 
 
 @constructor(torch.Size)
-def new_size(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None) -> VariableTracker:
-    items = [] if iterable is None else iterate(tx, iterable)
-    for item in items:
-        if not issubclass(item.python_type(), int):
-            unsupported("data-dependent-size", f"torch.Size of a {item.python_type().__name__}")
-    return SizeVariable(items)
+def new_size(tx: Frame, cls: VariableTracker, iterable: VariableTracker | None = None, /) -> VariableTracker:
+    return size_of(tx, new_tuple(tx, cls, iterable))
+
+
+def size_of(tx: Frame, v: VariableTracker) -> VariableTracker:
+    """`THPSize_pynew` of what a slot of tuples has made; what is no tuple stays as it is (`wrap_tuple_fn`)."""
+    if not isinstance(v, TupleVariable):
+        return v
+    return SizeVariable([_as_dimension(tx, i, item) for i, item in enumerate(v.items)])
+
+
+def _as_dimension(tx: Frame, i: int, item: VariableTracker) -> VariableTracker:
+    cls = item.python_type()
+    if issubclass(cls, int) and cls is not bool:
+        return item
+    if issubclass(cls, torch.Tensor):
+        unsupported("data-dependent-size", f"torch.Size of a {cls.__name__}")
+    if item.nb_index is not None:
+        with contextlib.suppress(ObservedException):  # whatever it was, torch raises the error below in its place
+            return index(tx, item)
+    return tx.raises(TypeError, f"torch.Size() takes an iterable of 'int' (item {i} is '{type_name(item)}')")
 
 
 def with_named_size(
