@@ -23,8 +23,6 @@ from dynamo_lite.variables.protocol.abstract import (
     COMPARE_OPS,
     class_name,
     contains,
-    get_iter,
-    iter_next,
     iterated,
     length,
     unpack,

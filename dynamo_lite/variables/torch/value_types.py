@@ -18,6 +18,7 @@ import torch
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.variables.builtin.list import iterate
 from dynamo_lite.variables.builtin.number import pure_methods
 from dynamo_lite.variables.builtin.tuple import TupleVariable, build_tuple, new_tuple
 from dynamo_lite.variables.objects.module import ModuleVariable
