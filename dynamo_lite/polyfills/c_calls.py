@@ -7,6 +7,7 @@ Invariant: in captured code `variables/stdlib/app_level.py` models each of them;
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any, NoReturn
 
 
@@ -23,6 +24,14 @@ def leave_to_c() -> NoReturn:
 def host_index(n: Any) -> int:
     """`PyNumber_AsSsize_t`. A number that varies from call to call becomes a constant."""
     return operator.index(n)
+
+
+def host_ssize(n: Any) -> int:
+    """The same for the `n` of `PyArg_Parse`, which raises OverflowError."""
+    number = operator.index(n)
+    if not -sys.maxsize - 1 <= number <= sys.maxsize:
+        raise OverflowError("Python int too large to convert to C ssize_t")
+    return number
 
 
 def same_or_equal(a: Any, b: Any) -> bool:

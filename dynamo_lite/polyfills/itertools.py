@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .c_calls import host_index, is_number, leave_to_c, same_or_equal, state_of
+from .c_calls import host_index, host_ssize, is_number, leave_to_c, same_or_equal, state_of
 from .registry import polyfill, stands_for
 
 # Read from here, not from the module: that nobody changes these needs no guard.
@@ -50,7 +50,7 @@ class count:
 class repeat:
     def __init__(self, object: Any, times: Any = MISSING) -> None:
         self.element = object
-        self.times = None if times is MISSING else max(host_index(times), 0)
+        self.times = None if times is MISSING else max(host_ssize(times), 0)
 
     def __next__(self) -> Any:
         if self.times is not None:
@@ -142,9 +142,15 @@ class islice:
     def __init__(self, iterable: Iterable[Any], start: Any, stop: Any = MISSING, step: Any = None, /) -> None:
         if stop is MISSING:
             start, stop = None, start
-        self.next = _bound(start, 0, 0)
-        self.stop = _bound(stop, None, 0)
-        self.step = _bound(step, 1, 1)
+        self.next = 0 if start is None else _bound(start)
+        self.stop = None if stop is None else _bound(stop)
+        if self.stop == -1:
+            raise ValueError(f"Stop argument for islice() {_MUST_BE_A_SIZE}")
+        if self.next < 0 or (self.stop is not None and self.stop < 0):
+            raise ValueError(f"Indices for islice() {_MUST_BE_A_SIZE}")
+        self.step = 1 if step is None else _bound(step)
+        if self.step < 1:
+            raise ValueError("Step for islice() must be a positive integer or None.")
         self.iterator: Any = iter(iterable)
         self.position = 0
 
@@ -176,11 +182,16 @@ class islice:
         return itertools.islice.__new__(cls, iterator, next - position, end, step)
 
 
-def _bound(value: Any, default: int | None, least: int) -> Any:
-    if value is None:
-        return default
-    number = host_index(value) if is_number(value) else -1
-    return number if least <= number <= sys.maxsize else leave_to_c()
+_MUST_BE_A_SIZE = "must be None or an integer: 0 <= x <= sys.maxsize."
+
+
+def _bound(value: Any) -> int:
+    """`PyNumber_AsSsize_t`, -1 for what raises an error."""
+    try:
+        number = host_index(value)
+    except BaseException:
+        return -1
+    return number if -sys.maxsize - 1 <= number <= sys.maxsize else -1
 
 
 @stands_for(itertools.accumulate)
@@ -374,7 +385,7 @@ _batched: Any = getattr(itertools, "batched", None)  # 3.12
 @stands_for(_batched)
 class batched:
     def __init__(self, iterable: Iterable[Any], n: Any, *, strict: Any = False) -> None:
-        self.n = host_index(n)
+        self.n = host_ssize(n)
         if self.n < 1:
             raise ValueError("n must be at least one")
         self.strict = bool(strict)
@@ -523,7 +534,7 @@ _COPIES_TEES = _copies_tees()
 @polyfill(itertools.tee, check_signature=False)
 def tee(iterable: Iterable[Any], n: Any = 2, /) -> Any:
     """`itertools.tee(iterable, n=2)`"""
-    n = host_index(n)
+    n = host_ssize(n)
     if n < 0:
         leave_to_c()
     if not n:

@@ -48,6 +48,45 @@ def test_a_stale_iterator_across_a_break(make, items, started):
     same(run, breaks=["call-skipped-function", "iterator-state"])
 
 
+class Number(int):
+    pass
+
+
+class Index:
+    def __index__(self):
+        return 2
+
+
+def fails_after(n):
+    yield from range(n)
+    raise KeyError("k")
+
+
+INIT = """
+    D(Number(3), 1 << 65)
+    D([1], -(1 << 65))
+    D([1], Index())
+    D(3, Number(-1))
+    D([1, 2, 3], Number(2))
+    d.__init__([4])
+    d.__init__([4, 5, 6], 2)
+    i = iter(d); d.__init__([4]); return next(i)
+    d.__init__(d); return d
+    d.__init__(5)
+    d.__init__([4], -1)
+    d.__init__(fails_after(2))
+    d.rotate(1 << 70)
+    d.rotate(Index()); return d
+"""
+
+
+def test_making_anew_and_sizes_that_are_none():
+    lines = [line.strip() for line in INIT.strip().splitlines()]
+    names = {"D": D, "Number": Number, "Index": Index, "fails_after": fails_after}
+    check(*["d = D([1, 2, 3])\n" + line for line in lines], names=names)
+    check(*lines, names=names, d=D([1, 2, 3]))
+
+
 class Log(D):
     def append(self, x):
         super().append((len(self), x))

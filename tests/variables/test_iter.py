@@ -237,13 +237,43 @@ def test_aliases_of_iterators_from_outside():
             assert f(one, [1]) == compiled(other, [1])
 
 
+class FailingIndex:
+    def __index__(self):
+        raise KeyError("own")
+
+
+def test_sizes_that_are_none():
+    check_lines(
+        """
+        itertools.islice([1], -1)
+        itertools.islice([1], 1.5)
+        itertools.islice([1], "a")
+        itertools.islice([1], 1 << 70)
+        itertools.islice([1], FailingIndex())
+        itertools.islice(3, 1.5)
+        itertools.islice([1], 1.5, 2)
+        itertools.islice([1], -1, 2)
+        itertools.islice([1], 0, -2)
+        itertools.islice([1], 0, FailingIndex())
+        itertools.islice([1], 1, 2, 0)
+        itertools.islice([1], 1, 2, 1.5)
+        itertools.islice([1], 1, None, FailingIndex())
+        list(itertools.islice("abcdef", None)), list(itertools.islice("abcdef", True, None, 2))
+        itertools.repeat(1, 1 << 70)
+        itertools.repeat(1, 1.5)
+        itertools.combinations([1], 1 << 70)
+        itertools.permutations([1], 1 << 70)
+        itertools.product([1], repeat=1 << 70)
+        itertools.tee([1], 1 << 70)
+        """,
+        {"FailingIndex": FailingIndex},
+    )
+
+
 def test_errors_of_arguments():
     check_lines(
         """
         itertools.count("a")
-        itertools.islice([1], -1)
-        itertools.islice([1], 1, 2, 0)
-        itertools.islice([1], "a")
         itertools.tee([1], -1)
         enumerate(iterable=[], x=3)
         enumerate(x=0, y=3)

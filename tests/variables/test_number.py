@@ -1,5 +1,6 @@
 """Numbers, None and other constants."""
 
+import fractions
 import math
 import re
 import struct
@@ -194,6 +195,20 @@ def test_conversions_of_objects():
         """,
         NAMES,
         n=Number(),
+    )
+
+
+def test_arguments_too_many():
+    check_lines(
+        """
+        float(fractions.Fraction(1, 2), 1)
+        float(True, object())
+        float(object(), 1)
+        float(object(), x=1)
+        float(x=object())
+        range(1, 2, 3, object())
+        """,
+        {"fractions": fractions},
     )
 
 

@@ -112,6 +112,18 @@ def test_methods():
     )
 
 
+def failed(call, items):
+    try:
+        return call()
+    except Exception as error:
+        return type(error), error.args, list(items)
+
+
+class NoIterator:
+    def __iter__(self):
+        return 3
+
+
 def test_bytes():
     check_lines(
         """
@@ -126,8 +138,16 @@ def test_bytes():
         bytes([300])
         b"".join(["a"])
         bytes("a")
+        i = iter([1, 300, 2]); failed(lambda: bytes(v for v in i), i)
+        i = iter([1, "a", 2]); failed(lambda: bytes(i), i)
+        i = iter([1, -1, 2]); failed(lambda: bytes(i), i)
+        i = iter([1, 1 << 70, 2]); failed(lambda: bytes(i), i)
+        bytes(v for v in (1, True)), bytes({3: 4}), bytes(range(3))
+        bytes(1.5)
+        bytes(NoIterator())
         [x for x in b], b.x if hasattr(b, "x") else 0, str(b), f"{b}", "%s" % b
         """,
+        {"failed": failed, "NoIterator": NoIterator},
         b=b"abc",
     )
 

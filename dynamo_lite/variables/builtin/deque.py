@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite._eval_frame import deque_has_changed
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.protocol.abstract import class_name, get_iter, iter_next, iterated, type_name
+from dynamo_lite.variables.protocol.abstract import class_name, get_iter, iter_next, type_name
 from dynamo_lite.variables.protocol.base import (
     Child,
     Children,
@@ -48,6 +48,7 @@ from dynamo_lite.variables.protocol.native import (
     emit_list,
     host_index,
     host_int,
+    host_ssize,
     part_text,
     readonly,
     recursive_repr,
@@ -212,9 +213,12 @@ class DequeVariable(NativeVariable):
 
     def emit_fill(self, cg: Codegen) -> None:
         if self.cls is not deque and self.items.maxlen is not None:
-            emit_call(cg, deque.__init__, self, ConstantVariable(()), ConstantVariable(self.items.maxlen))
-            cg.asm.pop_top()
+            self._emit_init(cg)
         self._emit_extend(cg)
+
+    def _emit_init(self, cg: Codegen) -> None:
+        emit_call(cg, deque.__init__, self, ConstantVariable(()), ConstantVariable(self.items.maxlen))
+        cg.asm.pop_top()
 
     def _emit_extend(self, cg: Codegen) -> None:
         cg.load_callable(deque.extend)
@@ -236,8 +240,11 @@ class DequeVariable(NativeVariable):
                     emit_call(cg, deque.__setitem__, self, ConstantVariable(i), new)
                     cg.asm.pop_top()
             return
-        emit_call(cg, deque.clear, self)
-        cg.asm.pop_top()
+        if self.items.maxlen == self.value.maxlen:
+            emit_call(cg, deque.clear, self)
+            cg.asm.pop_top()
+        else:
+            self._emit_init(cg)
         self._emit_extend(cg)
 
     def _only_items_changed(self) -> bool:
@@ -310,7 +317,7 @@ def _new_iterator(cls: type, backwards: bool) -> None:
         if not isinstance(seq, DequeVariable):
             return unsupported("call-c-function", f"{cls.__name__} of a {type_name(seq)}")
         iterator = DequeIterator(seq, backwards)
-        for _ in range(0 if index is None else host_index(tx, index)):
+        for _ in range(0 if index is None else host_ssize(tx, index)):
             if iterator.tp_iternext(tx) is None:
                 break
         return iterator
@@ -334,16 +341,16 @@ def new_deque(tx: Frame, cls: VariableTracker, iterable: object = None, maxlen: 
 def deque_init(tx: Frame, self: DequeVariable, iterable: Any = None, maxlen: Any = None) -> VariableTracker:
     bound = None
     if not is_none(maxlen):
-        if maxlen.nb_index is None:
+        if not issubclass(maxlen.python_type(), int):
             return tx.raises(TypeError, "an integer is required")
-        bound = host_index(tx, maxlen)
+        bound = host_ssize(tx, maxlen)
         if bound < 0:
             return tx.raises(ValueError, "maxlen must be non-negative")
-    items = [] if iterable is None else list(iterated(tx, iterable))
     self.changing(tx)
-    self.items, self.added, self.adders = deque(items, bound), (), ()
+    self.items.clear()  # for the iterators over it
+    self.items, self.added, self.adders = deque((), bound), (), ()
     self.probe = None
-    return NONE
+    return NONE if iterable is None else deque_extend(tx, self, iterable)
 
 
 @getset(deque.__dict__["maxlen"], readonly(deque.__dict__["maxlen"]))
@@ -419,7 +426,7 @@ def deque_copy(tx: Frame, self: DequeVariable, /) -> VariableTracker:
 
 @method(deque.rotate)
 def deque_rotate(tx: Frame, self: DequeVariable, n: VariableTracker | None = None, /) -> VariableTracker:
-    steps = 1 if n is None else host_index(tx, n)
+    steps = 1 if n is None else host_ssize(tx, n)
     self.changing(tx)
     self.items.rotate(steps)
     return NONE

@@ -32,6 +32,7 @@ from dynamo_lite.variables.protocol.native import (
     emit_bare,
     emit_list,
     host_index,
+    host_ssize,
     recursive_repr,
     repr_text,
     run,
@@ -229,7 +230,7 @@ def list_extend(tx: Frame, self: ListVariable, iterable: VariableTracker, /) -> 
 
 @method(list.insert)
 def list_insert(tx: Frame, self: ListVariable, index: VariableTracker, object: VariableTracker, /) -> VariableTracker:
-    i = host_index(tx, index)
+    i = host_ssize(tx, index)
     self.changing(tx)
     self.items.insert(i, object)
     return NONE
@@ -237,7 +238,7 @@ def list_insert(tx: Frame, self: ListVariable, index: VariableTracker, object: V
 
 @method(list.pop)
 def list_pop(tx: Frame, self: ListVariable, index: VariableTracker | None = None, /) -> VariableTracker:
-    i = -1 if index is None else host_index(tx, index)
+    i = -1 if index is None else host_ssize(tx, index)
     if not self.items:
         return tx.raises(IndexError, "pop from empty list")
     if not -len(self.items) <= i < len(self.items):

@@ -21,6 +21,7 @@ from dynamo_lite.variables.protocol.constant import (
     NOT_IMPLEMENTED,
     ConstantVariable,
     boolean,
+    fold,
     is_constant,
     is_none,
 )
@@ -272,6 +273,8 @@ def build_range(tr: Trace, value: range, source: GuardNode | None) -> RangeVaria
 
 @constructor(range)
 def new_range(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> VariableTracker:
+    if not 1 <= len(args) <= 3:
+        return fold(tx, range, [ConstantVariable(1)] * len(args), {})
     bounds = [arg if _varies(arg) else index(tx, arg) for arg in args]  # numpy's ints may vary, too
     parts = [arg if _varies(arg) and i < 2 else ConstantVariable(host_index(tx, arg)) for i, arg in enumerate(bounds)]
     if len(parts) == 1:

@@ -472,6 +472,16 @@ def get_iter(tx: Frame, v: VariableTracker) -> VariableTracker:
     return tx.raises(TypeError, f"'{type_name(v)}' object is not iterable")
 
 
+def get_iter_or_say(tx: Frame, v: VariableTracker, message: str) -> VariableTracker:
+    """`PyObject_GetIter`, where C replaces a TypeError, whoever raised it, by one that says this."""
+    try:
+        return get_iter(tx, v)
+    except ObservedException as observed:
+        if not issubclass(observed.exc.python_type(), TypeError):
+            raise
+    return tx.raises(TypeError, message)
+
+
 def iter_next(tx: Frame, iterator: VariableTracker) -> VariableTracker | None:
     """`PyIter_Next`: the next item, or None at the end (StopIteration swallowed)."""
     step = iterator.tp_iternext

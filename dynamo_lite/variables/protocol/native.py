@@ -97,6 +97,14 @@ def host_index(tx: Frame, v: VariableTracker) -> int:
     return host_int(index(tx, v))
 
 
+def host_ssize(tx: Frame, v: VariableTracker) -> int:
+    """The argument of a C function that takes an int of the size of a pointer (the `n` of `PyArg_Parse`)."""
+    n = host_index(tx, v)
+    if not -sys.maxsize - 1 <= n <= sys.maxsize:
+        tx.raises(OverflowError, "Python int too large to convert to C ssize_t")
+    return n
+
+
 def host_int(v: VariableTracker) -> int:
     """The value of an int tracker."""
     if isinstance(v, ConstantVariable):

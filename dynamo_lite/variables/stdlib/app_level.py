@@ -27,7 +27,7 @@ from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor
 from dynamo_lite.variables.protocol.getargs import fits
-from dynamo_lite.variables.protocol.native import NativeVariable, host_index, same_or_equal
+from dynamo_lite.variables.protocol.native import NativeVariable, host_index, host_ssize, same_or_equal
 from dynamo_lite.variables.protocol.wrap import BUILDERS, SUBCLASS_BUILDERS, builds
 
 if TYPE_CHECKING:
@@ -260,6 +260,11 @@ def _leave_to_c(tx: Frame) -> VariableTracker:
 @builtin(c_calls.host_index)
 def _host_index(tx: Frame, n: VariableTracker) -> VariableTracker:
     return ConstantVariable(host_index(tx, n))
+
+
+@builtin(c_calls.host_ssize)
+def _host_ssize(tx: Frame, n: VariableTracker) -> VariableTracker:
+    return ConstantVariable(host_ssize(tx, n))
 
 
 @builtin(c_calls.same_or_equal)

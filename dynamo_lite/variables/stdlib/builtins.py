@@ -12,7 +12,7 @@ import collections
 import collections.abc
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
@@ -30,6 +30,7 @@ from dynamo_lite.variables.builtin.iter import (
 from dynamo_lite.variables.builtin.list import ListVariable, iterate, sorted_items
 from dynamo_lite.variables.builtin.number import LONG_TEXT
 from dynamo_lite.variables.builtin.slice import RangeVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.builtin.unicode_format import format_object
 from dynamo_lite.variables.objects import namespace, weakref  # noqa: F401  (they register what they model)
 from dynamo_lite.variables.objects.subclass import NATIVE_MODELS, NATIVES
@@ -42,15 +43,17 @@ from dynamo_lite.variables.protocol.abstract import (
     get_attr,
     get_item,
     get_iter,
+    get_iter_or_say,
+    hint_length,
     is_true,
     iter_next,
     iterated,
     length,
+    rest,
     richcompare,
     set_attr,
     type_name,
     unary_op,
-    unpack,
 )
 from dynamo_lite.variables.protocol.abstract import index as to_index
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
@@ -506,6 +509,8 @@ def _names(v: VariableTracker) -> set[str]:
 
 @constructor(float)
 def new_float(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    if len(args) > 1 or kwargs:
+        return fold(tx, float, [ConstantVariable(0)] * len(args), dict.fromkeys(kwargs, NONE))  # which it refuses
     made = _convert(tx, float, args, kwargs)
     if made is not None:
         return made
@@ -555,9 +560,18 @@ def new_bytes(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwar
         return call_host(tx, bytes, [ConstantVariable(args[0].as_python_constant())])
     if args[0].nb_index is not None:
         return call_host(tx, bytes, [ConstantVariable(host_index(tx, args[0]))])
-    if args[0].tp_iter is None:
-        return unsupported("operation-on-unknown-object", f"bytes() of a {type_name(args[0])}")
-    return call_host(tx, bytes, [ListVariable(unpack(tx, args[0]))])
+    return fold(tx, bytes, [TupleVariable(list(_bytes_of(tx, args[0])))], {})
+
+
+def _bytes_of(tx: Frame, v: VariableTracker) -> Iterator[VariableTracker]:
+    """`_PyBytes_FromIterator`: the numbers, checked one by one."""
+    iterator = get_iter_or_say(tx, v, f"cannot convert '{type_name(v)}' object to bytes")
+    hint_length(tx, v)
+    for item in rest(tx, iterator):
+        number = host_index(tx, item)
+        if not 0 <= number < 256:
+            tx.raises(ValueError, "bytes must be in range(0, 256)")
+        yield ConstantVariable(number)
 
 
 # -- the operator module

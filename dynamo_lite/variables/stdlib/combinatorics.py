@@ -19,7 +19,7 @@ from dynamo_lite.variables.protocol.abstract import unpack_to_tuple
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, is_none
 from dynamo_lite.variables.protocol.dispatch import constructor
-from dynamo_lite.variables.protocol.native import host_index
+from dynamo_lite.variables.protocol.native import host_ssize
 
 from .app_level import register_subclasses
 
@@ -61,7 +61,7 @@ class CombinatoricVariable(IteratorVariable):
 def new_product(
     tx: Frame, cls: VariableTracker, /, *iterables: VariableTracker, repeat: VariableTracker | None = None
 ) -> VariableTracker:
-    times = 1 if repeat is None else host_index(tx, repeat)
+    times = 1 if repeat is None else host_ssize(tx, repeat)
     if times < 0:
         return tx.raises(ValueError, "repeat argument cannot be negative")
     pools = [unpack_to_tuple(tx, iterable) for iterable in iterables] if times else []
@@ -75,7 +75,7 @@ def new_permutations(
     pool = unpack_to_tuple(tx, iterable)
     if not is_none(r) and not issubclass(r.python_type(), int):
         return tx.raises(TypeError, "Expected int as r")
-    return _of_length(tx, itertools.permutations, pool, len(pool) if is_none(r) else host_index(tx, r))
+    return _of_length(tx, itertools.permutations, pool, len(pool) if is_none(r) else host_ssize(tx, r))
 
 
 def _of_length(tx: Frame, cls: type, pool: list[VariableTracker], n: int) -> VariableTracker:
@@ -87,7 +87,7 @@ def _new_combinations(cls: type) -> None:
     def new_combinations(
         tx: Frame, tracker: VariableTracker, iterable: VariableTracker, r: VariableTracker
     ) -> VariableTracker:
-        n = host_index(tx, r)
+        n = host_ssize(tx, r)
         return _of_length(tx, cls, unpack_to_tuple(tx, iterable), n)
 
 
