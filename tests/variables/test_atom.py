@@ -187,6 +187,21 @@ def test_texts():
     )
 
 
+def test_methods_that_return_the_object_itself():
+    check_lines(
+        """
+        s = S("ab"); return type(s), s.format() is s, s.format(1, a=2) is s, s % () is s, s % {} is s, s.__mod__([]) is s
+        type(S("").format()), type(S("") % ()), type(S("a%%") % ()), type(S("a}}").format()), type(S("{}").format("{}"))
+        s = S("ab"); return s.partition("x")[0] is s, s.rpartition("x")[2] is s, list(map(type, S("").partition("x")))
+        s = S("-"); return "a-b".partition(s)[1] is s, list(map(type, "--".partition(s))), list(map(type, "a".rpartition(s)))
+        b = B(b"ab"); return b.partition(b"x")[0] is b, b"abc".rpartition(b)[1] is b, type(b % ())
+        s = "ab"; return s.format() is s, s % () is s
+        S("ab") % 1
+        """,
+        names=NAMES,
+    )
+
+
 def test_conversions():
     check_lines(
         """

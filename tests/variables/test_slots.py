@@ -7,6 +7,7 @@ import pytest
 
 from dynamo_lite.config import config
 from tests.helpers.capturing import wrapped
+from tests.helpers.differential import check_lines
 
 
 def text_of_hash(x):
@@ -31,6 +32,31 @@ def test_slots(f):
     with config.patch(capture_pure_python=True, debug=True):
         captured = wrapped(f)()
     assert captured == f()
+
+
+class Plain:
+    pass
+
+
+def test_methods_of_object_by_name():
+    check_lines(
+        """
+        [].__format__(0)
+        ().__format__(None)
+        {}.__format__(False)
+        None.__format__(0.0)
+        (...).__format__(())
+        b"".__format__({})
+        object.__format__(1, 0)
+        [].__format__("x")
+        [].__format__(""), None.__format__("")
+        format([], 0)
+        format(Number(3), None)
+        None.__ne__(3), None.__ne__(None), (...).__ne__(3), NotImplemented.__ne__(3), None.__ne__(p), p.__ne__(3), p.__ne__(p)
+        object.__ne__(1, "a"), object.__ne__(1, 2), object.__ne__(1, 1.0), object.__ne__([], []), object.__ne__((1,), (1,))
+        """,
+        {"Number": type("Number", (int,), {}), "p": Plain()},
+    )
 
 
 def attempts(x, owner):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import is_heap_type
-from dynamo_lite.variables.protocol.abstract import type_name, unpack
+from dynamo_lite.variables.protocol.abstract import bad_argument, type_name, unpack
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
 from dynamo_lite.variables.protocol.deferred_str import LateText, joined
@@ -119,6 +119,7 @@ ConstantVariable.nb_remainder = staticmethod(_text_remainder)
 
 @method(str.__mod__, bytes.__mod__)
 def remainder(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> VariableTracker:
+    """A template without conversions is its own result, also one of a class of the program."""
     is_tuple = issubclass(value.python_type(), tuple) and not isinstance(value, ConstantVariable)
     operand = TupleVariable(value.items) if is_tuple else value
     values = list(operand.items) if is_tuple else [operand]
@@ -127,7 +128,8 @@ def remainder(tx: Frame, self: VariableTracker, value: VariableTracker, /) -> Va
         text = percent(tx, template, values)
         if text is not None:
             return text
-    return formatting(tx, template.__mod__, [operand])
+    result = formatting(tx, template.__mod__, [operand])
+    return self if type(template) is str and template and "%" not in template else result
 
 
 # -- formatting with the real code
@@ -165,6 +167,8 @@ def _shown(tx: Frame, vt: VariableTracker, inside: bool) -> Any:
 
 @method(object.__format__)
 def object_format(tx: Frame, self: VariableTracker, format_spec: VariableTracker, /) -> VariableTracker:
+    if not _is_text(format_spec):
+        bad_argument(tx, "__format__", "argument", "str", format_spec)
     if atom_value(format_spec, "format"):
         return tx.raises(TypeError, f"unsupported format string passed to {type_name(self)}.__format__")
     return object_str(tx, self)
@@ -179,7 +183,26 @@ def str_format(
         text = by_fields(tx, template, args, kwargs)
         if text is not None:
             return text
-    return formatting(tx, template.format, args, kwargs)
+    result = formatting(tx, template.format, args, kwargs)
+    return self if template and not {"{", "}"}.intersection(template) else result
+
+
+def _partition(function: Any, whole: int) -> None:
+    """`whole`: which of the three is the text itself, if the separator is not in it."""
+
+    @method(function)
+    def partition(tx: Frame, self: VariableTracker, sep: VariableTracker, /) -> VariableTracker:
+        items = list(call_host(tx, function, [self, sep]).items)
+        if items[1].value:
+            items[1] = sep
+        else:
+            items[whole] = self
+        return TupleVariable(items)
+
+
+for _type in (str, bytes):
+    _partition(_type.partition, 0)
+    _partition(_type.rpartition, 2)
 
 
 # -- methods that take containers

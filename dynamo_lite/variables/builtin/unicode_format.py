@@ -12,7 +12,7 @@ import re
 import string
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.variables.protocol.abstract import type_name
+from dynamo_lite.variables.protocol.abstract import bad_argument, type_name
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, fold
 from dynamo_lite.variables.protocol.deferred_str import LateText, joined
@@ -117,7 +117,7 @@ def format_object(tx: Frame, v: VariableTracker, spec: VariableTracker) -> Varia
     if isinstance(v, LateText) and spec.value == "":
         return v
     if not issubclass(spec.python_type(), str):
-        return tx.raises(TypeError, f"format() argument 2 must be str, not {type_name(spec)}")
+        bad_argument(tx, "format", "argument 2", "str", spec)
     result = tx.call(tx.tr.lookup_special(tx, v, "__format__"), [spec])
     if not issubclass(result.python_type(), str):
         return tx.raises(TypeError, f"__format__ must return a str, not {type_name(result)}")

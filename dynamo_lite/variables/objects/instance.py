@@ -41,7 +41,7 @@ from dynamo_lite.variables.protocol.base import (
     VariableTracker,
     missing_from,
 )
-from dynamo_lite.variables.protocol.constant import ATOM_BASES, ConstantVariable
+from dynamo_lite.variables.protocol.constant import ATOM_BASES, ConstantVariable, fold
 from dynamo_lite.variables.protocol.descr import (
     attribute_name,
     generic_getattr,
@@ -410,6 +410,8 @@ def object_eq(tx: Frame, self: VariableTracker, other: VariableTracker) -> Varia
 def object_ne(tx: Frame, self: VariableTracker, other: VariableTracker) -> VariableTracker:
     if self.tp_richcompare is None:
         return ConstantVariable(NotImplemented)
+    if isinstance(self, ConstantVariable) and isinstance(other, ConstantVariable):
+        return fold(tx, object.__ne__, [self, other], {})  # their slot gives what the operator gives
     result = self.tp_richcompare(tx, other, "==")
     return result if result.value is NotImplemented else ConstantVariable(not result.as_python_constant())
 

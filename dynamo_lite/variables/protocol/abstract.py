@@ -11,7 +11,7 @@ import operator
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dynamo_lite.exc import unsupported
@@ -115,6 +115,12 @@ def said(text: str, cls: type, **fields: object) -> str:
         return text.format(full_name=name.removeprefix("__main__."), **fields)
     message_name(cls)
     return text.format(name=tp_name(cls), **fields)
+
+
+def bad_argument(tx: Frame, function: str, argument: str, expected: str, v: VariableTracker) -> NoReturn:
+    """`_PyArg_BadArgument`"""
+    found = "None" if v.python_type() is NoneType else type_name(v)
+    tx.raises(TypeError, f"{function}() {argument} must be {expected}, not {found}")
 
 
 def message_name(cls: type) -> str:
