@@ -777,6 +777,31 @@ def test_ordered_dicts_are_compared_as_dicts_first():
     """)
 
 
+def test_a_missing_key_of_an_ordered_dict_is_what_the_error_is_made_of():
+    class Own(collections.OrderedDict):
+        pass
+
+    class OwnError(KeyError):
+        pass
+
+    Pair = collections.namedtuple("Pair", "a b")
+    error = OwnError("key")
+
+    def program():
+        seen = []
+        for d in (collections.OrderedDict(), Own()):
+            for key in (None, (), (1, 2), Pair(1, 2), 3, error):
+                for call in (d.pop, d.move_to_end, d.__getitem__, d.__delitem__):
+                    try:
+                        call(key)
+                    except KeyError as raised:
+                        seen.append((type(raised), type(raised.args), raised.args, raised is key))
+        seen.append((d.pop(1, None), d.pop(1, default=2)))
+        return seen
+
+    same(program, whole=True)
+
+
 def test_reading_an_ordered_dict_asks_no_key():
     """Its iterators look each key up; those of one hash would be asked whether they are equal."""
     asked = []

@@ -703,12 +703,12 @@ def dict_setdefault(
     return found
 
 
-@method(dict.pop, OrderedDict.pop)
+@method(dict.pop)
 def dict_pop(
     tx: Frame, self: DictVariable, key: VariableTracker, default: VariableTracker | None = None, /
 ) -> VariableTracker:
     # No hash is asked for where a dict is empty: that can be told where hashing has effects.
-    hashes = self.base is OrderedDict or key.is_python_constant() or not self.is_empty(tx)
+    hashes = key.is_python_constant() or not self.is_empty(tx)
     found = self.discard(tx, self.key(tx, key)) if hashes else None
     if found is not None:
         return found

@@ -36,6 +36,7 @@ from dynamo_lite.variables.protocol.native import (
     part_text,
     raise_with,
     recursive_repr,
+    set_object,
 )
 from dynamo_lite.variables.protocol.wrap import builds
 
@@ -190,11 +191,19 @@ def add_pairs(tx: Frame, self: DictVariable, pairs: VariableTracker) -> None:
         set_item(tx, self, key, value)
 
 
+@method(OrderedDict.pop)
+def ordered_pop(
+    tx: Frame, self: OrderedDictVariable, key: VariableTracker, default: VariableTracker | None = None
+) -> VariableTracker:
+    found = self.discard(tx, self.key(tx, key)) or default
+    return found if found is not None else set_object(tx, KeyError, key)
+
+
 @method(OrderedDict.move_to_end)
 def move_to_end(tx: Frame, self: OrderedDictVariable, key: VariableTracker, last: Any = None) -> VariableTracker:
     host_key = self.key(tx, key)
     if host_key not in self.items:
-        return raise_with(tx, KeyError, key)
+        return set_object(tx, KeyError, key)
     self.changing(tx)
     self.items.move_to_end(host_key, last is None or is_true(tx, last))
     return NONE

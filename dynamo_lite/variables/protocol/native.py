@@ -20,7 +20,7 @@ from dynamo_lite.guards import ir
 
 from .abstract import class_path, equal, get_attr, index, is_true, type_name
 from .base import ObservedException, VariableTracker
-from .constant import ATOMIC_TYPES, NONE, ConstantVariable
+from .constant import ATOMIC_TYPES, NONE, ConstantVariable, is_none
 from .deferred_str import LateText, mark, unmarked
 from .descr import generic_getattr, generic_setattr
 from .dispatch import method
@@ -193,6 +193,17 @@ def object_state(tx: Frame, v: VariableTracker) -> VariableTracker:
 def raise_with(tx: Frame, cls: type[BaseException], *args: VariableTracker) -> NoReturn:
     """Raise `cls(*args)` in the traced program, args being trackers."""
     tx.raise_exception(tx.call(tx.tr.type_tracker(cls), list(args)))
+
+
+def set_object(tx: Frame, cls: type[BaseException], value: VariableTracker) -> NoReturn:
+    """`PyErr_SetObject`: None is no argument, a tuple is all arguments; an exception of the class is raised itself."""
+    exc: Any = value
+    if not issubclass(value.python_type(), cls):
+        is_tuple = issubclass(value.python_type(), tuple)
+        exc = tx.call(tx.tr.type_tracker(cls), [] if is_none(value) else value.items if is_tuple else [value])
+        if is_tuple:
+            exc.put(tx, "args", value)
+    tx.raise_exception(exc)
 
 
 def repr_text(tx: Frame, v: VariableTracker) -> str:
