@@ -13,6 +13,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.record import log
+from dynamo_lite.variables.protocol import hashing as keys
 from tests.helpers.capturing import captured, stop
 from tests.helpers.differential import program
 
@@ -557,3 +558,42 @@ def test_the_hash_of_a_tuple_is_asked_for_as_often_as_it_is():
         return first, Asked.times
 
     assert captured(program)(1) == program(1)
+
+
+MM = torch.ops.aten.mm
+OPERATORS = {"MM": MM.default, "ADD": torch.ops.aten.add, "NUMBERS": {MM.default: 1}, "Counter": collections.Counter}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x in NUMBERS, NUMBERS.get(x, 2)",
+        "NUMBERS[x] if x in NUMBERS else 3",
+        "len({x, MM, ADD}), len({MM, MM})",
+        "{**NUMBERS, ADD: 2}, list(NUMBERS), {x: 1, ADD: 2}[ADD]",
+        "Counter([x, MM, x])[x]",
+        "(x, 1) in {(MM, 1)}, frozenset({x}) == frozenset({MM})",
+    ],
+)
+def test_operators_of_torch_as_keys(text):
+    f = program(text, ["x"], OPERATORS)
+    operators = [MM.default, torch.ops.aten.add, torch.ops.aten.mul.Tensor]
+    assert results(f, *operators) == [f(op) for op in operators] * 2
+    assert not log.breaks()
+
+
+def test_an_object_whose_hash_its_model_does_not_know(monkeypatch):
+    monkeypatch.setattr(keys, "IDENTITY_HASHES", keys.IDENTITY_HASHES - {type(MM).__hash__})
+    f = program("x in {MM: 1}, len({MM})", ["x"], {"MM": MM})
+    assert results(f, MM) == [(True, 1)] * 2
+    assert {b.slug for b in log.breaks()} == {"operation-on-unknown-object"}
+
+
+class Elements(set):
+    pass
+
+
+def test_the_hash_of_a_reference_to_an_unhashable_object():
+    f = program("hash(weakref.ref(x))", ["x"], {"weakref": weakref})
+    elements = Elements()
+    assert results(f, elements) == [(TypeError, ("unhashable type: 'Elements'",))] * 2

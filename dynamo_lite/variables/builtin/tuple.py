@@ -11,7 +11,6 @@ import collections
 import types
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa import c_facts
 from dynamo_lite.isa.typeobject import bases_of, dict_of, dictoffset_of, is_heap_type, module_of, qualname_of
@@ -20,7 +19,7 @@ from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableT
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 from dynamo_lite.variables.protocol.descr import generic_getattr, getset, type_attribute
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
-from dynamo_lite.variables.protocol.hashing import Hash
+from dynamo_lite.variables.protocol.hashing import Hash, object_hash
 from dynamo_lite.variables.protocol.native import (
     LONG,
     NativeVariable,
@@ -131,11 +130,7 @@ def tuple_repr(tx: Frame, self: TupleVariable, /) -> VariableTracker:
 
 def item_hash(tx: Frame, v: VariableTracker) -> int:
     """`hash(v)` as a host int."""
-    if v.tp_hash is None:
-        if v.python_type().__hash__ is not None:
-            unsupported("operation-on-unknown-object", f"hash() of a {type_name(v)}")
-        tx.raises(TypeError, f"unhashable type: '{type_name(v)}'")
-    return host_value(v.tp_hash(tx), "object-identity")
+    return host_value(object_hash(tx, v), "object-identity")
 
 
 def real_tuple(cls: Any, values: tuple[Any, ...]) -> Any:

@@ -37,7 +37,7 @@ from dynamo_lite.variables.protocol.base import Child, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
 from dynamo_lite.variables.protocol.descr import foreign_attribute, getset
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor
-from dynamo_lite.variables.protocol.hashing import Key, hash_rule, key_of, runs_program
+from dynamo_lite.variables.protocol.hashing import Key, hash_rule, key_of, object_hash, runs_program
 from dynamo_lite.variables.protocol.native import NativeVariable, str_text
 from dynamo_lite.variables.protocol.wrap import builds
 
@@ -165,7 +165,7 @@ class WeakRefVariable(Weak):
         target = self.referent(tx)
         if issubclass(type(target.python_type().__hash__), types.FunctionType):
             unsupported("weakref", "the hash of a reference, which stays when the object goes")
-        return target.tp_hash(tx)
+        return object_hash(tx, target)
 
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
         if not isinstance(other, WeakRefVariable) or op not in ("==", "!="):

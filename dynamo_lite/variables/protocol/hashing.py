@@ -177,7 +177,7 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
         return rule(tx, v)
     if hash_ is object.__hash__ or type(hash_) not in _OF_C:
         with asked_again(tx, v, "__hash__"):
-            number = host_value(v.tp_hash(tx), "unhashable-key")
+            number = host_value(object_hash(tx, v), "unhashable-key")
         if number in tx.tr.heap.hashes:  # a table may have that object, whose tracker hashes otherwise
             unsupported("object-identity", f"{type_name(v)} with the hash of another object as a key")
         return UserKey(tx, v, number)
@@ -188,6 +188,15 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
 
 _OF_C = frozenset({types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType})
 """Types of what a class has as `__hash__` that no code of the program stands behind."""
+
+
+def object_hash(tx: Frame, v: VariableTracker) -> VariableTracker:
+    """`PyObject_Hash`. Breaks for an object whose class has a hash that its model does not know."""
+    if v.tp_hash is not None:
+        return v.tp_hash(tx)
+    if v.python_type().__hash__ is not None:
+        unsupported("operation-on-unknown-object", f"hash() of a {type_name(v)}")
+    return tx.raises(TypeError, f"unhashable type: '{type_name(v)}'")
 
 
 def table_key(tx: Frame, v: VariableTracker, text: str) -> Any:
@@ -339,7 +348,8 @@ def known_key(key: Any) -> Any:
 
 
 IDENTITY_HASHES: set[Any] = {object.__hash__}
-"""`__hash__` functions of classes whose instances are equal as keys only if identical (`torch.Tensor.__hash__`)."""
+"""`__hash__` functions of classes whose instances are equal as keys only if identical (`torch.Tensor.__hash__`), and which have no
+effect."""
 
 HashRule = Callable[[Any, VariableTracker], Any]
 

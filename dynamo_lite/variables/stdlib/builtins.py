@@ -60,7 +60,7 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NONE, ConstantVariable, boolean, fold, is_none
 from dynamo_lite.variables.protocol.deferred_str import LateText
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin, constructor, pure, refuse
-from dynamo_lite.variables.protocol.hashing import Key, hash_rule, identity_key, symbolic_key
+from dynamo_lite.variables.protocol.hashing import Key, hash_rule, identity_key, object_hash, symbolic_key
 from dynamo_lite.variables.protocol.native import (
     NativeVariable,
     atom_value,
@@ -367,11 +367,7 @@ def builtin_dir(tx: Frame, obj: VariableTracker | None = None, /) -> VariableTra
 
 @builtin(hash)
 def builtin_hash(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
-    if obj.tp_hash is None:
-        if obj.python_type().__hash__ is not None:
-            unsupported("operation-on-unknown-object", f"hash() of a {type_name(obj)}")
-        return tx.raises(TypeError, f"unhashable type: '{type_name(obj)}'")
-    return obj.tp_hash(tx)
+    return object_hash(tx, obj)
 
 
 class IdVariable(NativeVariable):

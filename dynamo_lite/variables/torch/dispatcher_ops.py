@@ -20,6 +20,7 @@ from dynamo_lite.variables.protocol.abstract import get_attr
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.hashing import IDENTITY_HASHES
 from dynamo_lite.variables.protocol.wrap import builds, guarded
 
 from .functions import VARIABLES, TorchFunctionVariable
@@ -69,6 +70,7 @@ class OperatorVariable(TorchFunctionVariable):
 
 
 VARIABLES.update({OpOverload: OperatorVariable, OpOverloadPacket: OperatorVariable})
+IDENTITY_HASHES.update({OpOverload.__hash__, OpOverloadPacket.__hash__})
 
 
 @builtin(OpOverload.name)
