@@ -19,7 +19,7 @@ def is_module(value: object) -> bool:
 
 
 def sizes_of(value: Any) -> tuple[int | None, ...] | None:
-    """The sizes of a plain tensor, None in the place of one that is no int; None for other objects."""
-    if not _HAS_TORCH or (type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter):
+    """The sizes of a plain tensor, None in the place of one that is no int; None for other objects, and nested tensors, which have none."""
+    if not _HAS_TORCH or (type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter) or value.is_nested:
         return None
     return tuple([n if type(n) is int else None for n in value.shape])

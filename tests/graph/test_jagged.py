@@ -345,3 +345,34 @@ def test_a_parameter_and_autocast():
             return LINEAR(x * p)
 
     assert graphs(scaled, [lambda: (jagged(), nn.Parameter(torch.ones(4)))], fullgraph=True) == 1
+
+
+def padded(n):
+    return (n * 2).to_padded_tensor(0.0)
+
+
+def padded_rows(n):
+    return torch.nested.nested_tensor([n, n[:1]]).to_padded_tensor(0.0)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    ("fn", "make"),
+    [
+        (padded, lambda: torch.nested.nested_tensor([torch.ones(3), torch.ones(1)])),
+        (padded_rows, lambda: torch.ones(3)),
+    ],
+)
+def test_nested_tensors_of_the_strided_layout_run_eagerly(fn, make):
+    with dynamo_lite.config.patch(debug=True):
+        assert torch.equal(dynamo_lite.compile(fn, backend="eager")(make()), fn(make()))
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(make())
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_that_nothing_is_done_with():
+    rows = torch.nested.nested_tensor([torch.ones(3), torch.ones(1)])
+    compiled = dynamo_lite.compile(lambda n, x: (n, x + 1), backend="eager", fullgraph=True)
+    n, y = compiled(rows, torch.ones(2))
+    assert n is rows and torch.equal(y, torch.full((2,), 2.0))

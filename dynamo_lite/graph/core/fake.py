@@ -298,7 +298,8 @@ class Propagator:
                 return self.mode.from_tensor(real, static_shapes=True)
         except Exception as error:
             let_through(error)
-            unsupported("sparse-or-quantized", f"{type(real).__name__} of layout {real.layout}", error)
+            layout = "whose parts have sizes of their own" if real.is_nested else f"of layout {real.layout}"
+            unsupported("sparse-or-quantized", f"{type(real).__name__} {layout}", error)
 
     # -- propagation
 
