@@ -5,10 +5,13 @@ Input: a text, a value, a file. Output: a warning, an exception in one line, a s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import sysconfig
+import threading
 import warnings
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 _LIBRARIES = tuple(
@@ -30,6 +33,53 @@ def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and not is_users(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level + 1)
+
+
+class _Unshown(threading.local):
+    said: list[warnings.WarningMessage] | None = None  # by this thread, and shown to nobody
+
+
+_unshown = _Unshown()
+_hook_lock = threading.Lock()
+_hidden: list[Any] = []  # one item for each thread that shows none: `_showwarnmsg` as it was
+
+
+@contextlib.contextmanager
+def unshown() -> Iterator[list[warnings.WarningMessage]]:
+    """The warnings that this thread gives, in the place of showing them: they will be given again, and are shown then as for the first
+    time. (`catch_warnings` would replace the filters of all threads, and have all modules forget what they have shown.)"""
+    before, said = _unshown.said, []
+    with _hook_lock:
+        _hidden.append(_hidden[0] if _hidden else warnings._showwarnmsg)  # type: ignore[attr-defined]
+        warnings._showwarnmsg = _show_or_keep  # type: ignore[attr-defined]
+    _unshown.said = said
+    try:
+        yield said
+    finally:
+        _unshown.said = before
+        with _hook_lock:
+            show = _hidden.pop()
+            if not _hidden:
+                warnings._showwarnmsg = show  # type: ignore[attr-defined]
+
+
+def _show_or_keep(message: warnings.WarningMessage) -> None:
+    said = _unshown.said
+    if said is None:
+        if _hidden:
+            _hidden[0](message)
+        else:  # since this function was looked up
+            warnings._showwarnmsg(message)  # type: ignore[attr-defined]
+        return
+    said.append(message)
+    frame: Any = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename, frame.f_lineno) != (message.filename, message.lineno):
+        frame = frame.f_back
+    noted = {} if frame is None else frame.f_globals.get("__warningregistry__", {})
+    key = (str(message.message), message.category)
+    for registry in (noted, warnings.onceregistry):  # type: ignore[attr-defined]
+        for place in ((), (0,), (message.lineno,)):  # of the actions "once", "module" and "default"
+            registry.pop((*key, *place), None)
 
 
 def refuse_value(what: str, value: Any, expected: str) -> NoReturn:

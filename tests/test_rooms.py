@@ -13,14 +13,14 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_380,
+    ".": 4_400,
     "backends": 3_600,
     "backends/compiled": 890,
     "backends/regions": 1_080,
     "dynamism": 1_000,
     "frontend": 4_050,
     "graph": 2_490,
-    "graph/core": 5_900,
+    "graph/core": 5_920,
     "graph/inputs": 750,
     "graph/logs": 600,
     "graph/passes": 2_460,

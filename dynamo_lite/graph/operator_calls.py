@@ -21,7 +21,7 @@ from dynamo_lite.exc import Unsupported, unsupported
 from .core import modes
 from .core.arguments import MODELS, Packing, as_dtype, with_writable_names
 from .core.custom_operators import records_by_its_kernel, why_unseen
-from .core.fake import MEMO, span
+from .core.fake import MEMO, GivesWarning, span
 from .core.meta import meta_of_fake
 from .core.nodes import NodeMeta, item_node, made_at, set_meta
 from .core.operator_names import VIEWS_IN_PLACE, may_write
@@ -99,7 +99,16 @@ class OperatorCalls:
         if "out" in fx_kwargs and (key is None or key not in memory):
             check_out(self.propagator, op, target, fx_args, fx_kwargs, tensors, values)
         items_read = self.propagator.mode.items_read
-        outcome, fakes = self._propagate(made_op, called, fx_args, fx_kwargs, tensors, values, key, memory)
+        self.propagator.follows_warnings = memo and called is target and self.builder.scope is None
+        try:
+            outcome, fakes = self._propagate(made_op, called, fx_args, fx_kwargs, tensors, values, key, memory)
+        except GivesWarning:
+            if MODELS.shows_warnings():
+                return MODELS.follow(tx, target, args, kwargs)
+            self.propagator.follows_warnings = False
+            outcome, fakes = self._propagate(made_op, called, fx_args, fx_kwargs, tensors, values, key, memory)
+        finally:
+            self.propagator.follows_warnings = False
         if self.propagator.mode.items_read != items_read:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data

@@ -3,6 +3,9 @@
 import subprocess
 import sys
 import textwrap
+import threading
+import types
+import warnings
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.core import fake
 from dynamo_lite.graph.core.meta import intern, meta_of_fake, meta_of_input
+from dynamo_lite.messages import unshown
 from dynamo_lite.record import STATS
 from tests.helpers.stub_trace import StubTrace
 
@@ -185,3 +189,94 @@ def test_operators_made_of_others_in_inference_mode(dynamic):
     x = torch.randn(4, 6)
     with torch.inference_mode():
         assert torch.equal(compiled(x), model(x))
+
+
+# -- warnings
+
+
+def written(message):
+    """As `warnings` itself, which pytest has replaced."""
+    sys.stderr.write(_formatwarnmsg(message))  # noqa: F821
+
+
+def said(fn, *args):
+    """What a function warns of at two calls: the texts as recorded."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fn(*args)
+        fn(*args)
+    return [str(w.message) for w in caught]
+
+
+def shown(fn, action, capsys, *args):
+    """What two calls write to stderr as a program of its own would, with the lines of the program."""
+    globals().pop("__warningregistry__", None)
+    vars(F).pop("__warningregistry__", None)
+    warnings.onceregistry.clear()
+    with warnings.catch_warnings(), warnings.catch_warnings():
+        warnings.showwarning = warnings._showwarning_orig
+        warnings._showwarnmsg_impl = types.FunctionType(written.__code__, vars(warnings))
+        warnings.resetwarnings()
+        warnings.simplefilter(action)
+        fn(*args)
+        fn(*args)
+    return capsys.readouterr().err
+
+
+WARNS = {
+    "mse_loss": lambda x: F.mse_loss(x, x[:1]),
+    "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, x[:1]),
+    "kl_div": lambda x: F.kl_div(x, x),
+    "size_average": lambda x: F.mse_loss(x, x, size_average=False),
+    "upsample": lambda x: F.upsample(x.view(1, 1, 3), scale_factor=2),
+    "grid_sample": lambda x: F.grid_sample(x.new_ones(1, 1, 2, 2), x.new_zeros(1, 2, 2, 2)),
+    "softmax, twice": lambda x: F.softmax(x) + F.softmax(x),
+}
+GRAPH_WARNS = {
+    "tensor": lambda x: torch.tensor(x),
+    "range": lambda x: x.sum() + torch.range(0, 3),
+    "vmap": lambda x: torch.vmap(F.softmax)(x.view(1, 3)),
+    "std": lambda x: x[:1].std(),
+    "out=": lambda x: torch.add(x, x, out=torch.empty(5)),
+}
+
+
+@pytest.mark.parametrize("action", ["default", "always", "once", "module"])
+@pytest.mark.parametrize("name", WARNS)
+def test_warnings_of_functions_of_torch_come_from_the_line_of_the_program(name, action, capsys):
+    fn, x = WARNS[name], torch.tensor([3.0, -1.0, 2.0])
+    expected = shown(fn, action, capsys, x)
+    assert shown(dynamo_lite.compile(fn, backend="eager", fullgraph=True), action, capsys, x) == expected
+    assert expected.count("Warning: ") > 0
+
+
+@pytest.mark.parametrize("name", [*WARNS, *GRAPH_WARNS])
+def test_warnings_come_as_often_as_in_eager_execution(name):
+    fn, x = (WARNS | GRAPH_WARNS)[name], torch.tensor([3.0, -1.0, 2.0])
+    expected = said(fn, x)
+    assert said(dynamo_lite.compile(fn, backend="eager", fullgraph=True), x) == expected
+    assert len(expected) >= 2
+
+
+def test_a_warning_that_torch_gives_once_is_left_to_the_graph():
+    code = (
+        "import warnings, torch, dynamo_lite\n"
+        "warnings.simplefilter('always')\n"
+        "f = dynamo_lite.compile(lambda x: x.T, backend='eager', fullgraph=True)\n"
+        "f(torch.ones(3)), f(torch.ones(3))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.count("The use of `x.T`") == 1
+
+
+def test_other_threads_show_their_warnings_meanwhile():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with unshown() as kept:
+            warnings.warn("kept", stacklevel=1)
+            thread = threading.Thread(target=warnings.warn, args=("shown",))
+            thread.start()
+            thread.join()
+        warnings.warn("after", stacklevel=1)
+    assert [str(w.message) for w in kept] == ["kept"]
+    assert [str(w.message) for w in caught] == ["shown", "after"]

@@ -28,7 +28,7 @@ from dynamo_lite.messages import warn_user
 from dynamo_lite.record import STATS, GraphRecord
 
 from . import modes
-from .fake import Propagator
+from .fake import Propagator, warnings_kept
 from .keep_dynamo_unloaded import without_compiler
 from .nodes import run_node
 from .saved_tensors import hooks_around
@@ -222,7 +222,7 @@ def _run_on_fakes(gm: GraphModule, last: int, args: Any, watch: _Watch) -> None:
     propagator.give_to_compilers()
     watch.inputs = set(_storages([*fakes, *grads]))
     leaves = _Leaves(fakes)
-    with propagator.mode, without_compiler, propagator.dispatcher(), watch:
+    with propagator.mode, without_compiler, propagator.dispatcher(), watch, warnings_kept():
         for i, node in enumerate(gm.graph.nodes):
             if i > last or node.op == "output":
                 break

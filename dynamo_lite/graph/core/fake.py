@@ -15,7 +15,8 @@ import contextlib
 import functools
 import logging
 import types
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -35,6 +36,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.markers import is_allowed_in_graph
+from dynamo_lite.messages import unshown
 from dynamo_lite.record import STATS
 from dynamo_lite.signals import let_through
 
@@ -224,6 +226,7 @@ class Propagator:
     def __init__(self) -> None:
         self.mode = PropagationMode()
         self.memo: dict[Any, Propagation] = {}  # like MEMO, of calls with symbolic sizes
+        self.follows_warnings = False  # whether `GivesWarning` is asked for
         self.allows_any_device = False  # whether the graph runs on tensors without data, which can be on any
 
     def allow_higher_order(self) -> None:
@@ -379,12 +382,20 @@ class Propagator:
         if caches_casts:
             torch.set_autocast_cache_enabled(False)
         try:
-            with self.mode, without_compiler, self.dispatcher():
+            with self.mode, without_compiler, self.dispatcher(), warnings_kept() as said:
                 if op == "call_method":
                     result = getattr(host[0], target)(*host[1:], **host_kwargs)
                 else:
                     result = target(*host, **host_kwargs)
-                return _given(result, host, host_kwargs)
+                made = _given(result, host, host_kwargs)
+            if (
+                self.follows_warnings
+                and op == "call_function"
+                and _is_of_python(target)
+                and not all(map(_is_of_c, said))
+            ):
+                raise GivesWarning("call-print", f"a warning of {_name(target)}")
+            return made
         except Unsupported:
             raise
         except Exception as error:
@@ -437,6 +448,31 @@ class Propagator:
         if kind is slice:
             return slice(*[self.substitute(item, values) for item in (arg.start, arg.stop, arg.step)])
         return arg
+
+
+class GivesWarning(Unsupported):
+    """A Python function of torch gives a warning, whose line is that of its caller."""
+
+
+@contextlib.contextmanager
+def warnings_kept() -> Iterator[list[warnings.WarningMessage]]:
+    """What a run on fake tensors warns of is not shown: the run for real will warn of it, of what it would say only once too."""
+    is_always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with unshown() as said:
+            yield said
+    finally:
+        torch.set_warn_always(is_always)
+
+
+def _is_of_c(message: warnings.WarningMessage) -> bool:
+    """Whether torch's C++ code has said it."""
+    return "(Triggered internally at " in str(message.message)
+
+
+def _is_of_python(target: object) -> bool:
+    return type(target) is types.FunctionType and not is_allowed_in_graph(target)
 
 
 def _given(result: object, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

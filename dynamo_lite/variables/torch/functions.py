@@ -23,7 +23,7 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.graph.core.arguments import Overridden, Packing, packs
+from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
 from dynamo_lite.graph.core.state import READS, SETTINGS, set_deterministic
 from dynamo_lite.guards import ir
 from dynamo_lite.markers import is_allowed_in_graph
@@ -45,6 +45,7 @@ from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, DescriptorV
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor, refuse
 from dynamo_lite.variables.protocol.markers import is_compiling, refuse_marked
 from dynamo_lite.variables.protocol.wrap import builds, builds_if
+from dynamo_lite.variables.stdlib.sysmodule import shows_warnings
 
 from .allow_in_graph import call_allowed
 from .data_checks import check
@@ -231,6 +232,14 @@ def call_in_graph(
     if is_tensor_method(fn) and args and isinstance(args[0], TensorVariable):
         return graph.call(tx, "call_method", fn.__name__, args, kwargs)
     return graph.call(tx, "call_function", fn, args, kwargs, memo=_is_torchs_own(fn))
+
+
+def follow(tx: Frame, fn: types.FunctionType, args: list[Any], kwargs: dict[str, Any] | None) -> VariableTracker:
+    """Call a Python function of torch by its code."""
+    return build_function(tx.tr, fn, tx.tr.constant_source(fn)).tp_call(tx, args, kwargs or {})
+
+
+MODELS.follow, MODELS.shows_warnings = follow, shows_warnings
 
 
 def is_tensor_method(fn: Callable[..., Any]) -> bool:
