@@ -609,3 +609,56 @@ def test_other_arrays_as_an_index_of_a_tensor(text):
     )
     given = torch.arange(9.0).reshape(3, 3), np.array([0, 2, 1]), np.array([[0, 1], [2, 0]])
     assert repr(dynamo_lite.compile(namespace["f"], backend="eager")(*given)) == repr(namespace["f"](*given))
+
+
+LENGTHS = {
+    "mask": lambda x: x[x > 0].numpy(),
+    "nonzero": lambda x: x.nonzero().numpy()[:, 0],
+    "unique": lambda x: x.unique().numpy(),
+    "bincount": lambda x: torch.bincount(x.abs().long()).numpy(),
+}
+OF_LENGTHS = {
+    "arithmetic": lambda a: torch.from_numpy(np.abs(a * 2 + 1) - a),
+    "shapes": lambda a: (len(a), a.shape, a.size, a.reshape(-1, 1) + np.ones((1, 2))),
+    "items": lambda a: (a[::2], np.sort(a), np.concatenate([a, a]), np.where(a > 1, a, 0)),
+    "reductions": lambda a: (a.sum(), np.linalg.norm(a), a @ a),
+}
+
+
+@pytest.mark.parametrize("made", LENGTHS)
+@pytest.mark.parametrize("use", OF_LENGTHS)
+def test_arrays_whose_length_data_decide(made, use):
+    def f(x):
+        return OF_LENGTHS[use](LENGTHS[made](x))
+
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    for numbers in ([3.0, -1.0, 2.0], [1.0, 5.0, -2.0], [-1.0, -2.0, -3.0], [0.0, 0.0, 4.0]):
+        x = torch.tensor(numbers)
+        torch.testing.assert_close(compiled(x), f(x))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda a: a + np.ones(2, np.float32),
+        np.squeeze,
+        lambda a: a.squeeze(),
+        lambda a: a.strides,
+        lambda a: a[::-1] + a,
+        lambda a: a.reshape(len(a), 1),
+        lambda a: a[a > 1],
+        lambda a: a + 1 if a.flags.c_contiguous else a,
+    ],
+)
+def test_what_depends_on_a_length_that_data_decide_is_a_break(use):
+    def f(x):
+        return use(x[x > 0].numpy())
+
+    with dynamo_lite.config.patch(debug=True):
+        compiled = dynamo_lite.compile(f, backend="eager")
+        for numbers in ([3.0, -1.0, 2.0], [-1.0, 2.0, -3.0]):
+            x = torch.tensor(numbers)
+            result, expected = compiled(x), f(x)
+            assert np.array_equal(result, expected) and np.shape(result) == np.shape(expected)
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(f, backend="eager", fullgraph=True)(torch.ones(2))

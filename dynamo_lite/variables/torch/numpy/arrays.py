@@ -27,7 +27,7 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, converted_item, has_numbers, metadata
 
-from .layout import Layout, is_only_named_otherwise, shape_now, strides_now
+from .layout import Layout, is_of_data, is_only_named_otherwise, shape_now, strides_now
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -151,6 +151,8 @@ def _shape(tx: Frame, self: ArrayVariable) -> VariableTracker:
 def _strides(tx: Frame, self: ArrayVariable) -> VariableTracker:
     if self.layout.strides is not None:
         return TupleVariable(list(map(ConstantVariable, self.layout.strides)))
+    if is_of_data(self.proxy) or 0 in self.proxy.meta.shape:
+        return unsupported("numpy", "ndarray.strides, which are others where there are no elements")
     size = ConstantVariable(self.proxy.meta.dtype.itemsize)
     strides = [metadata(self, n, "stride", i) for i, n in enumerate(self.proxy.meta.stride)]
     return TupleVariable([binary_op(tx, operator.mul, n, size) for n in strides])

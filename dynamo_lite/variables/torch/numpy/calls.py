@@ -35,7 +35,7 @@ from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, se
 
 from . import scalarmath
 from .arrays import ATTRIBUTES, ArrayVariable, array_in_memory_of, dtype_of, families, with_views
-from .layout import layout_of, shape_now, strides_now
+from .layout import is_of_data, layout_of, shape_now, strides_now
 from .scalarmath import ScalarVariable, any_within, varies
 
 if TYPE_CHECKING:
@@ -106,7 +106,10 @@ class NumpyCall:
         if isinstance(vt, TensorVariable):
             raise NotConstant("a tensor as an argument")
         if isinstance(vt, SymNodeVariable):
-            return present(operand_of(vt))
+            number = present(operand_of(vt))
+            if number is None:
+                raise NotConstant("a number that data decide as an argument")
+            return number
         if isinstance(vt, ScalarVariable):
             return vt.cls(self.sample(vt.number))
         if isinstance(vt, SliceVariable):
@@ -349,6 +352,11 @@ def _makes_bins(call: NumpyCall) -> bool:
     return not isinstance(bins, ArrayVariable | ListVariable | TupleVariable)
 
 
+def _may_drop_sizes(call: NumpyCall) -> bool:
+    """Whether it depends on data how many dimensions the result has."""
+    return any(is_of_data(vt.proxy) for vt, _ in call.samples.values())
+
+
 def _is_complex(call: NumpyCall) -> bool:
     return "c" in _kinds(call)
 
@@ -365,6 +373,7 @@ _DIFFERENT: dict[str, Callable[[NumpyCall], bool]] = {
     **dict.fromkeys(("percentile", "quantile"), _has_narrow_positions),
     **dict.fromkeys(("std", "var", "ndarray.std", "ndarray.var"), _sums_in_ints),
     **dict.fromkeys(("power", "float_power", "operator.pow", "operator.ipow"), _is_complex),
+    **dict.fromkeys(("squeeze", "ndarray.squeeze"), _may_drop_sizes),
     "angle": _is_real,
 }
 """Function → whether `torch._numpy` computes a call of it otherwise than numpy."""

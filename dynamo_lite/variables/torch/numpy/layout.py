@@ -24,8 +24,22 @@ class Layout(NamedTuple):
 
 
 def hint(n: Any) -> int:
-    """The size that is, or that a symbolic one is now."""
-    return n if type(n) is int else n.node.hint
+    """The size that is, or that a symbolic one is now. One that data decide is a number that is no likely size: what numpy makes of it
+    holds for all, since torch breaks where it would have to ask for more."""
+    if type(n) is int:
+        return n
+    return n.node.hint if n.node.has_hint() else _stand_in(n)
+
+
+def _stand_in(n: Any) -> int:
+    node = n.node
+    numbers = {s: 101 + 2 * int("".join(filter(str.isdigit, str(s)))) for s in node.expr.free_symbols}
+    return int(node.expr.xreplace(numbers | node.shape_env.backed_var_to_val))
+
+
+def is_of_data(value: TensorValue) -> bool:
+    """Whether data decide a size of it."""
+    return not all(type(n) is int or n.node.has_hint() for n in value.meta.shape)
 
 
 def shape_now(value: TensorValue) -> tuple[int, ...]:
@@ -43,7 +57,7 @@ def strides_now(value: TensorValue, layout: Layout) -> tuple[int, ...]:
 
 def differs(value: TensorValue, strides: tuple[int, ...]) -> bool:
     """Whether an array of numpy's with these strides lies otherwise than the tensor of the graph."""
-    return strides != strides_now(value, Layout()) and value.meta.numel() != 0
+    return strides != strides_now(value, Layout()) and (is_of_data(value) or value.meta.numel() != 0)
 
 
 def is_only_named_otherwise(value: TensorValue, strides: tuple[int, ...]) -> bool:
