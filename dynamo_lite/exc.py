@@ -593,7 +593,7 @@ class TorchDynamoException(RuntimeError):
 
 
 class InternalTorchDynamoError(TorchDynamoException):
-    """A bug of dynamo_lite. Raised only in debug mode or with `suppress_errors` off; else the program runs eagerly."""
+    """A bug of dynamo_lite. Raised under `fullgraph=True`, in debug mode, and with `suppress_errors` off; else the program runs eagerly."""
 
 
 class Unsupported(OfKind, TorchDynamoException):

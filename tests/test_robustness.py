@@ -254,6 +254,8 @@ def test_internal_error_runs_eagerly_and_is_logged_once(monkeypatch, caplog):
             assert torch.equal(compiled(X), X * 2)
     assert len(caplog.records) == 1
     assert "double" in caplog.text and "a bug of ours" in caplog.text
+    with pytest.raises(dynamo_lite.exc.InternalTorchDynamoError, match="a bug of ours"):
+        dynamo_lite.compile(double, backend="eager", fullgraph=True)(X)
 
 
 def test_failing_backend_falls_back_with_one_warning_and_raises_under_fullgraph():

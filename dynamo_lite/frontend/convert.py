@@ -311,7 +311,7 @@ class Region(_eval_frame.Region):
                 return None
             let_through(error)
             record.skipped = f"internal error: {error!r}"
-            if config.debug or not config.suppress_errors:
+            if config.debug or not config.suppress_errors or self.fullgraph:
                 raise InternalTorchDynamoError(f"{type(error).__name__}: {error}") from error
             logger.warning(
                 "dynamo_lite failed on %s and runs it eagerly: %r", code.co_qualname, error, exc_info=config.verbose
