@@ -78,3 +78,39 @@ def test_operators_that_resize_what_they_write(name, backend):
             buffers = [torch.zeros(n), torch.zeros(n), torch.ones(n), torch.zeros(n, dtype=torch.int32)]
             run = run_both(call, torch.randn(3, 4), *buffers, per_row, _backend=backend, _calls=1, _tol=1e-6)
             assert len(run.breaks) == (n == 0) and run.graph_count == (n != 0)
+
+
+def per_tensor(x):
+    q = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+    return q.q_scale(), q.is_quantized, q.dtype, q.int_repr() + 1, q.dequantize()
+
+
+def per_channel(x):
+    q = torch.quantize_per_channel(x, torch.tensor([0.1, 0.2]), torch.tensor([0, 0]), 0, torch.qint8)
+    return q.qscheme(), q.is_quantized, q.dequantize()
+
+
+def by_itself(x):
+    q = torch._make_per_tensor_quantized_tensor(x.to(torch.int8), 0.1, 0)
+    return q.dtype, (q.dequantize() + 1).dtype
+
+
+def to_mkldnn(x):
+    m = x.to_mkldnn()
+    return m.is_mkldnn, m.layout is torch.strided, m.to_dense()
+
+
+def of_mkldnn(x):
+    return x.is_mkldnn, x.to_dense() * 2
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("fn", [per_tensor, per_channel, by_itself, to_mkldnn, of_mkldnn])
+def test_tensors_that_no_fake_tensor_is_like_are_left_to_eager_execution(fn):
+    x = torch.randn(2, 3)
+    if fn is of_mkldnn:
+        x = x.to_mkldnn()
+    with dynamo_lite.config.patch(debug=True):
+        assert not list(differences(fn(x), dynamo_lite.compile(fn, backend="eager")(x)))
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="DL088"):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x)

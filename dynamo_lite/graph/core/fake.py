@@ -103,6 +103,18 @@ _ITEM = torch.ops.aten._local_scalar_dense.default
 _LIFTS = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
 
 
+_UNLIKE_FAKES = frozenset(
+    getattr(getattr(torch.ops.aten, name), overload)
+    for name in (
+        "to_mkldnn quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel empty_quantized _empty_affine_quantized"
+        " _empty_per_channel_affine_quantized _make_per_tensor_quantized_tensor _make_per_channel_quantized_tensor"
+        " mkldnn_reorder_conv2d_weight mkldnn_reorder_conv3d_weight"
+    ).split()
+    for overload in getattr(torch.ops.aten, name).overloads()
+)
+"""Operators that make tensors of layouts, or quantised ones, which no fake tensor is."""
+
+
 def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), kwargs: Any = None) -> Any:
     if type(func) is not OpOverload:
         return _follow_higher_order_rule(self, func, args, kwargs or {})
@@ -110,6 +122,8 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), 
         return _lift(self, args[0])
     if func is _ITEM:
         self.items_read += 1
+    if func in _UNLIKE_FAKES:
+        unsupported("sparse-or-quantized", f"what {func.name().partition('::')[2]} makes")
     _note(self, func, args, kwargs)
     if self.aten_rules is not None and not kwargs:
         rule = self.aten_rules.get(func)
@@ -297,6 +311,8 @@ class Propagator:
     def slow_fake(self, real: torch.Tensor) -> FakeTensor:
         """The fake of a tensor that no interned meta describes. Raises `Unsupported` if there is none."""
         try:
+            if real.layout is torch._mkldnn:
+                raise NotImplementedError("its fake would be one of a strided tensor")
             with without_compiler:
                 return self.mode.from_tensor(real, static_shapes=True)
         except Exception as error:
