@@ -119,6 +119,8 @@ class OperatorCalls:
         changes = outcome.changes
         if is_of_program:
             self._meet_operator(target, tensors, result)
+        if self.state.has_inference_tensors:
+            _check_inference_tensors(target, tensors, outcome)
         self._note_effects(target, fx_args, fx_kwargs, values, tensors, outcome, remembered=fakes is None)
         if type(result) is ConstantResult and not changes:
             if result.value is not None or (not tensors and getattr(target, "__module__", None) in _WITHOUT_EFFECTS):
@@ -278,6 +280,8 @@ class OperatorCalls:
         if kind is TensorResult:
             value = TensorValue(result.meta, own, origin, next(fakes) if fakes is not None else None)
             self._meet(value, tensors)
+            if torch.is_inference_mode_enabled():
+                self.state.has_inference_tensors = value.is_inference = True
             if result.base is not None:
                 _join_family(tensors[result.base], value)
             return MODELS.tensor(value), value
@@ -478,6 +482,20 @@ _SCHEMA_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 def _has_gradients(result: Any) -> bool:
     return type(result) is not TensorResult or result.meta.requires_grad
+
+
+def _check_inference_tensors(target: object, tensors: list[TensorValue], outcome: Propagation) -> None:
+    """Break where torch may refuse what is done with an inference tensor: it is changed, or an operator with gradients may save it.
+    What torch refuses to change has been changed by then."""
+    if torch.is_inference_mode_enabled():
+        return
+    changed = [tensors[i] for i, _ in (*outcome.changes, *outcome.written)]
+    has_gradients = torch.is_grad_enabled() and any(t.meta.requires_grad for t in tensors)
+    for value in tensors if has_gradients else changed:
+        if value.is_inference or any(v.is_inference for v in value.family or ()):
+            unsupported(
+                "grad-mode", f"{getattr(target, '__name__', target)} of an inference tensor, outside of the mode"
+            )
 
 
 def _repeats_elements(meta: Any) -> bool:

@@ -76,6 +76,46 @@ class TestInferenceMode:
         y, z, v = dynamo_lite.compile(outside, backend="eager")(w)
         assert y.is_inference() and z.is_inference() and v.requires_grad and not v.is_inference()
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda y, w: y.add_(1),
+            lambda y, w: y.view(-1).mul_(2),
+            lambda y, w: y.__setitem__(0, 1.0),
+            lambda y, w: torch.add(w.detach(), 1, out=y),
+            lambda y, w: y.requires_grad_(),
+            lambda y, w: y * w,
+            lambda y, w: y._version,
+        ],
+    )
+    @pytest.mark.parametrize("comes_in", [False, True])
+    def test_what_inference_tensors_refuse_afterwards(self, change, comes_in):
+        def refused(w, y):
+            with torch.inference_mode():
+                y = w * 2 if y is None else y
+            try:
+                change(y, w)
+            except RuntimeError as error:
+                return str(error), y.clone()
+            return None, y
+
+        def given():
+            with torch.inference_mode():
+                return torch.ones(3) if comes_in else None
+
+        w = torch.ones(3, requires_grad=True)
+        (text, y), (expected, z) = dynamo_lite.compile(refused, backend="eager")(w, given()), refused(w, given())
+        assert text == expected is not None and torch.equal(y, z)
+
+    def test_what_they_take_afterwards(self):
+        def taken(w):
+            with torch.inference_mode():
+                y = w * 2
+                y.add_(1)
+            return y + 1, y.view(-1), y @ y
+
+        whole(taken, x())
+
     def test_break_inside(self):
         def broken(w):
             with torch.inference_mode():

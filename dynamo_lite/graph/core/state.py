@@ -169,6 +169,7 @@ class AmbientState(GraphEffect):
         self.guarded: set[Any] = set()
         self.grad_mode_uses = 0  # how many times the traced code has asked for it, or set it
         self.has_inference = False
+        self.has_inference_tensors = False
         self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own
         self._key: Any = None
         self._dtype_step: int | None = None  # when the default dtype was set last

@@ -23,9 +23,10 @@ class TensorValue:
         pinned: a wrapper tensor has this fake as a part: no other may take its place.
         is_fake: the program itself gets a `FakeTensor`, of a mode of its own; the name of a function transform: that transform's wrapper
             of one, whose class is `Tensor`.
+        is_inference: an inference tensor, as far as it is not a view of one; perhaps one that is none, if the traced code has made it.
     """
 
-    __slots__ = ("fake", "family", "is_fake", "meta", "node", "origin", "pinned", "tracker")
+    __slots__ = ("fake", "family", "is_fake", "is_inference", "meta", "node", "origin", "pinned", "tracker")
 
     def __init__(self, meta: Any, node: Any = None, origin: Any = None, fake: Any = None) -> None:
         self.meta = meta
@@ -36,6 +37,7 @@ class TensorValue:
         self.tracker: Any = None
         self.pinned = False
         self.is_fake: bool | str = False
+        self.is_inference = False
 
     def __repr__(self) -> str:
         return f"TensorValue({self.node or self.origin}, {self.meta})"

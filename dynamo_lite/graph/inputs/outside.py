@@ -54,7 +54,10 @@ class OutsideValues:
 
     def tensor(self, value: torch.Tensor, source: GuardNode) -> Any:
         """The model of a real tensor, guarded. Its placeholder is made when something uses it."""
-        vt = MODELS.tensor(self.value(value, source))
+        made = self.value(value, source)
+        if value.is_inference():
+            self.builder.passes.state.has_inference_tensors = made.is_inference = True
+        vt = MODELS.tensor(made)
         vt.source, vt.value = source, value
         return vt
 

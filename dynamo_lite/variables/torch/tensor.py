@@ -655,7 +655,7 @@ def set_requires_grad(tx: Frame, self: TensorVariable, wanted: bool) -> Variable
     tensor_is_leaf(tx, self)
     meta = self.proxy.meta
     is_known = self.cls in (torch.Tensor, torch.nn.Parameter) and _is_described(self) and not (meta.live and not wanted)
-    if graph.scope is not None or not meta.is_leaf or not is_known:
+    if graph.scope is not None or not meta.is_leaf or not is_known or self.proxy.is_inference:
         unsupported("tensor-attribute", "requires_grad_ of an input")
     if wanted and not (meta.dtype.is_floating_point or meta.dtype.is_complex):
         unsupported("tensor-attribute", "requires_grad_ of integers")

@@ -146,7 +146,7 @@ def tensor_is_coalesced(tx: Frame, self: TensorVariable) -> VariableTracker:
 def tensor_is_inference(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None:
         return tx.tr.wrap(self.value.is_inference(), tx.tr.source(self.source, ir.CALL, T.is_inference))
-    if tx.tr.state.has_inference:
+    if tx.tr.state.has_inference or tx.tr.state.has_inference_tensors:
         return unsupported("tensor-attribute", "Tensor.is_inference of a tensor made in the graph")
     return ConstantVariable(tx.tr.state.read(torch.is_inference_mode_enabled, ()))
 
