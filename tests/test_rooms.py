@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_400,
+    ".": 4_420,
     "backends": 3_600,
     "backends/compiled": 890,
     "backends/regions": 1_080,
@@ -38,7 +38,7 @@ MOST_LINES = {
     "variables/objects": 5_450,
     "variables/protocol": 3_620,
     "variables/stdlib": 3_050,
-    "variables/torch": 6_350,
+    "variables/torch": 6_400,
     "variables/torch/autograd": 1_950,
     "variables/torch/data": 2_520,
     "variables/torch/distributed": 450,
