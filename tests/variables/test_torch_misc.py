@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import dynamo_lite
-from dynamo_lite.testing import run_both
+from dynamo_lite.testing import CompileCounter, run_both
 from tests.helpers.graph_counts import check
 
 
@@ -264,3 +264,25 @@ def test_paths_into_a_pytree():
     run = run_both(f, torch.randn(3))
     assert run.result[0] == ["[0][0]", "[0][1]", "[1]['a']"]
     assert run.graph_count == 1
+
+
+WITH_GENERATORS = {
+    "an operator": lambda x, g: x.clone().normal_(generator=g) + x,
+    "a question": lambda x, g: x * 2 if g is not None and g.device.type == "cpu" else x,
+    "another one": lambda x, g: x * 2 if g is torch.default_generator else x * 3,
+    "a key": lambda x, g: {g: x * 2}[g],
+    "seeded again": lambda x, g: torch.rand(3, generator=g.manual_seed(3)) * x,
+}
+
+
+@pytest.mark.parametrize("name", WITH_GENERATORS)
+def test_a_version_is_for_any_generator(name):
+    """As pipelines are called with a new one each time."""
+    fn, counter = WITH_GENERATORS[name], CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    graphs = []
+    for seed in range(3):
+        results = [call(torch.ones(3), torch.Generator().manual_seed(seed)) for call in (fn, compiled)]
+        assert torch.equal(*results)
+        graphs.append(counter.frame_count)
+    assert graphs[0] == graphs[-1]

@@ -53,7 +53,7 @@ _ENUMERATIONS = {c for m in _MODULES for c in vars(m).values() if isinstance(c, 
 
 _ENGINE = type(torch.autograd.Variable._execution_engine)
 
-builds(*_BY_IDENTITY, torch.Generator, torch.finfo, torch.iinfo, _ENGINE)(guarded(ir.IS, ConstantVariable))
+builds(*_BY_IDENTITY, torch.finfo, torch.iinfo, _ENGINE)(guarded(ir.IS, ConstantVariable))
 builds(torch.device, *_ENUMERATIONS)(guarded(ir.EQUALS, ConstantVariable))
 
 _PYBIND11_METACLASS = type(torch._C._SDPBackend)
