@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from dynamo_lite.record import WRITTEN
 from dynamo_lite.signals import let_through
 
 from .branch import branch
@@ -67,12 +68,14 @@ class GradientPaths(NamedTuple):
 
 
 def gradient_paths(gm: GraphModule, fakes: Sequence[Any]) -> GradientPaths | None:
-    """The paths of a graph; None where the gradient of each result goes to all inputs that get any, or where that is not known."""
+    """The paths of a graph; None where AOTAutograd gives gradients to the same inputs, or where they are not known. (It knows which inputs
+    no result depends on, but for those that the graph writes to.)"""
     import torch
 
     branches = gm.graph.find_nodes(op="call_function", target=branch)
     results = [node for node in gm.graph.output_node().args[0] if _may_require_grad(node)]
-    if not torch.is_grad_enabled() or (len(results) < 2 and not branches) or _share_memory(fakes):
+    is_simple = len(results) < 2 and not branches and not gm.meta.get(WRITTEN)  # then AOTAutograd knows
+    if not results or not torch.is_grad_enabled() or is_simple or _share_memory(fakes):
         return None
     try:
         paths = _follow(gm, fakes, branches)
@@ -80,7 +83,9 @@ def gradient_paths(gm: GraphModule, fakes: Sequence[Any]) -> GradientPaths | Non
         let_through(error)
         return None
     distinct = {reached for reached in paths.results if reached}
-    return paths if len(distinct) > 1 or any(one != other for one, other in paths.forks.values()) else None
+    is_alike = len(distinct) < 2 and all(one == other for one, other in paths.forks.values())
+    needed = {i for i, fake in enumerate(fakes) if _needs_grad(fake)} if gm.meta.get(WRITTEN) else frozenset()
+    return None if is_alike and all(needed <= reached for reached in distinct) else paths
 
 
 def _may_require_grad(result: Any) -> bool:

@@ -55,6 +55,15 @@ class Changed(Heads):
         return super().forward(x)
 
 
+class Scaled(Heads):
+    """The graph changes the data of a parameter that it does not use."""
+
+    def forward(self, x):
+        self.other.weight.data.mul_(2)
+        x = self.body(x)
+        return self.one(x), x.detach(), x.detach()
+
+
 LOSSES = {
     "one": lambda a, b, c: a.sum(),
     "other": lambda a, b, c: b.sum(),
@@ -70,6 +79,7 @@ def gradients(net, call, loss, x):
 
 CASES = [("aot_eager", cls, loss) for cls in (Heads, Parts, Twice, Changed) for loss in LOSSES]
 CASES.remove(("aot_eager", Parts, "body"))  # the input, which the graph returns
+CASES.append(("aot_eager", Scaled, "one"))
 
 
 @pytest.mark.parametrize(("backend", "cls", "loss"), [*CASES, ("inductor", Heads, "one"), ("inductor", Heads, "other")])
