@@ -74,7 +74,8 @@ def gradient_paths(gm: GraphModule, fakes: Sequence[Any]) -> GradientPaths | Non
 
     branches = gm.graph.find_nodes(op="call_function", target=branch)
     results = [node for node in gm.graph.output_node().args[0] if _may_require_grad(node)]
-    is_simple = len(results) < 2 and not branches and not gm.meta.get(WRITTEN)  # then AOTAutograd knows
+    written = _written(gm, fakes)
+    is_simple = len(results) < 2 and not branches and not written  # then AOTAutograd knows
     if not results or not torch.is_grad_enabled() or is_simple or _share_memory(fakes):
         return None
     try:
@@ -84,8 +85,14 @@ def gradient_paths(gm: GraphModule, fakes: Sequence[Any]) -> GradientPaths | Non
         return None
     distinct = {reached for reached in paths.results if reached}
     is_alike = len(distinct) < 2 and all(one == other for one, other in paths.forks.values())
-    needed = {i for i, fake in enumerate(fakes) if _needs_grad(fake)} if gm.meta.get(WRITTEN) else frozenset()
-    return None if is_alike and all(needed <= reached for reached in distinct) else paths
+    return None if is_alike and all(written <= reached for reached in distinct) else paths
+
+
+def _written(gm: GraphModule, fakes: Sequence[Any]) -> set[int]:
+    """The inputs that the graph writes to and that require gradients."""
+    names = {name for touched in gm.meta.get(WRITTEN, ()) for name in touched}
+    inputs = zip(gm.graph.find_nodes(op="placeholder"), fakes, strict=True)
+    return {i for i, (node, fake) in enumerate(inputs) if node.name in names and _needs_grad(fake)}
 
 
 def _may_require_grad(result: Any) -> bool:
