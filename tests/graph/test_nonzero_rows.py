@@ -64,6 +64,37 @@ class Experts(torch.nn.Module):
         return result
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_experts_in_training_whose_sum_is_another_tensor_in_each_turn(backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(experts_by_item, backend=counter, fullgraph=True)
+    for x in torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(2)):
+        grads = []
+        for call in (experts_by_item, compiled):
+            EXPERTS.zero_grad()
+            call(x).square().sum().backward()
+            grads.append([p.grad for p in EXPERTS.parameters()])
+        assert not list(differences(*grads, tol=1e-5)) and any(grad is None for grad in grads[0])
+    assert counter.frame_count == 1
+
+
+def test_an_earlier_value_that_is_kept():
+    """Whether it takes part in autograd hangs on fewer turns."""
+    weight = torch.ones(4, requires_grad=True)
+
+    def fn(x):
+        result = torch.zeros(4)
+        seen = []
+        for i in (x.sum(-1) > 0).nonzero():
+            seen.append(result)
+            result = result + weight * x[i.item()]
+        return result, [t.requires_grad for t in seen]
+
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for x in (torch.ones(2, 4), torch.tensor([[-1.0], [1.0]]).expand(2, 4)):
+        assert not list(differences(fn(x), compiled(x)))
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.parametrize("stacked", [True, False])
 def test_experts_in_training(stacked, backend):

@@ -12,7 +12,7 @@ them on both sides or on none: `torch.cond` gives zeros where eager execution gi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -122,6 +122,9 @@ class _Fork:
         self.written: list[WrittenTensor] = []
         self.gained: set[TensorValue] = set()
         self.is_uneven = False  # whether the sides give gradients to different tensors
+        self.before: dict[int, TensorValue] = {}  # number of a result → the tensor that the second side leaves as it is
+        self.adding: set[int] = set()  # those of them to which the first side adds something with gradients
+        self.recorded: set[TensorValue] = set()  # those that take part in autograd without that
         self.contents = Contents(tx, [*self.locals, *self.stack])
         self.changed: list[tuple[Change, dict[Any, Any]]] = []
 
@@ -147,6 +150,7 @@ class _Fork:
                 if self.is_uneven:
                     list(tx.tr.graph.graph.find_nodes(op="call_function", target=branch))[-1].meta[UNEVEN] = True
                 merged = self._written_back(list(made.items))
+                self._note_gains(merged)
         elif any(why_partial(node) for body in bodies for node in body.graph.nodes) and self._why_computed():
             unsupported(SLUG, "the sides leave the same objects and compute something nevertheless")
         else:
@@ -212,9 +216,11 @@ class _Fork:
     def _expect_alike(self, branches: Branches) -> None:
         """Break where it can be told from a result, other than by its value, which side it comes from."""
         tx = self.tx
-        gaining = {number for number, written in self._results_written() if self._may_gain(written)}
+        self.before = dict(self._values_before())
+        self.recorded = {value for value in self.before.values() if value.meta.requires_grad}
         for number, (one, other) in enumerate(zip(*branches.results, strict=True)):
-            if isinstance(one, torch.Tensor) and _kind(one, number in gaining) != _kind(other, number in gaining):
+            may_gain = number in self.before and self._may_gain(self.before[number])
+            if isinstance(one, torch.Tensor) and _kind(one, may_gain) != _kind(other, may_gain):
                 unsupported(
                     SLUG, "the sides leave tensors of other shape, strides, dtype, device or need for gradients"
                 )
@@ -229,23 +235,26 @@ class _Fork:
             if tx.tr.graph.scope is not None or not getattr(tx.tr.backend, UNDEFINED, False):
                 unsupported(SLUG, "the sides give gradients to different tensors")
             self.is_uneven = True
-        for number, written in self._results_written():
-            if written.has_gradients and sides[0][number] - {written.value}:
-                self._gains(written.value)
+        self.adding = {number for number, value in self.before.items() if sides[0][number] - {value}}
 
-    def _results_written(self) -> Iterator[tuple[int, WrittenTensor]]:
-        """The tensors that the sides change, each with the number of the result that is its new value."""
+    def _values_before(self) -> Iterator[tuple[int, TensorValue]]:
+        """The results that are another value of a tensor that existed before, which the second side leaves as it is: their numbers, and the
+        tensors."""
+        for number, ((_, other), (_, is_outside)) in enumerate(zip(self.pairs, self.outside, strict=True)):
+            if is_outside:
+                yield number, other.proxy
         number = len(self.pairs)
         for written in self.written:
-            yield number, written
+            if written.has_gradients:
+                yield number, written.value
             number += 2 if written.is_counted else 1
 
-    def _may_gain(self, written: WrittenTensor) -> bool:
-        """Whether one side only may make this tensor part of autograd."""
+    def _may_gain(self, value: TensorValue) -> bool:
+        """Whether the first side only may make this tensor part of autograd."""
         return False
 
-    def _gains(self, value: TensorValue) -> None:
-        """The side of a true condition makes this tensor part of autograd if it is not yet."""
+    def _note_gains(self, merged: Sequence[VariableTracker]) -> None:
+        """The results are in the graph: those of `pairs` are these."""
 
     # -- where they meet
 
@@ -382,13 +391,18 @@ class _Leaving(_Fork):
         return _Side(list(self.locals), list(self.stack), None, {})
 
 
-Gains: TypeAlias = dict[TensorValue, list[TensorVariable]]
-"""Tensors that turns of a loop make part of autograd → the conditions of these turns."""
+class Gains:
+    """The tensors that turns of a loop make part of autograd. `flags`: each, with the conditions of these turns; `earlier`: values that they
+    had before a turn."""
+
+    def __init__(self) -> None:
+        self.flags: dict[TensorValue, list[TensorVariable]] = {}
+        self.earlier: list[TensorValue] = []
 
 
 class Turn(_Fork):
     """A turn of a loop that is taken if data say so. The loop asks for its next item, the iterator is on top of the stack. Behind the
-    first turn that would make a tensor part of autograd the trace takes it for one: `gains` tells the loop, which has that checked."""
+    first turn that makes a tensor part of autograd the trace takes it for one: `gains` tells the loop, which has that checked."""
 
     def __init__(self, tx: Frame, flag: TensorVariable, make_item: Callable[[], VariableTracker], gains: Gains) -> None:
         super().__init__(tx, flag, tx.cur)
@@ -405,15 +419,18 @@ class Turn(_Fork):
                     unsupported(SLUG, "a turn that returns")
         return _Side(tx.locals, list(tx.stack), None, changes)
 
-    def _may_gain(self, written: WrittenTensor) -> bool:
-        if not written.has_gradients or written.value.meta.requires_grad:
-            return False
-        self.gains[written.value] = []
-        return True
+    def _may_gain(self, value: TensorValue) -> bool:
+        return not value.meta.requires_grad
 
-    def _gains(self, value: TensorValue) -> None:
-        if value in self.gains:
-            self.gains[value].append(self.flag)
+    def _note_gains(self, merged: Sequence[VariableTracker]) -> None:
+        for number, value in self.before.items():
+            made = merged[number].proxy if number < len(merged) else value
+            flags = self.gains.flags.pop(value, None)
+            if flags is None and (value in self.recorded or number not in self.adding):
+                continue
+            self.gains.flags[made] = [*(flags or ()), *([self.flag] if number in self.adding else ())]
+            if made is not value:
+                self.gains.earlier.append(value)
 
 
 def _leave(tx: Frame, flag: VariableTracker, truth: bool, head: int) -> None:

@@ -23,6 +23,7 @@ from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.protocol.base import Child, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
+from ..body import Outside
 from ..data_checks import check
 from ..tensor import TensorVariable
 from .branches import SLUG, Gains, Turn, are_wanted, tell
@@ -49,14 +50,13 @@ class NonzeroRows(IteratorVariable):
         head = tx.cur
         if tx.lifted.instrs[head].op is not Op.FOR_ITER or tx.stack[-1] is not self:
             return unsupported(SLUG, "an iterator over the positions of a mask that is used elsewhere")
-        gains: Gains = {}
+        gains = Gains()
         try:
             for position in range(self.length):
                 tx.cur = head
                 make_row = functools.partial(self._row, tx, position)
                 Turn(tx, self._is_there(tx, position), make_row, gains).join()
-            for flags in gains.values():
-                self._expect_one(tx, flags)
+            self._expect_gains(tx, gains)
         except Unsupported as error:
             self.failed(error)
             raise
@@ -70,11 +70,15 @@ class NonzeroRows(IteratorVariable):
         return call(tx, "call_method", "any", [same])
 
     @staticmethod
-    def _expect_one(tx: Frame, flags: list[TensorVariable]) -> None:
-        """Have the graph check that one of these turns is taken: a tensor is part of autograd only then."""
+    def _expect_gains(tx: Frame, gains: Gains) -> None:
+        """Have the graph check for each tensor that one of the turns is taken that make it part of autograd."""
+        known = {vt.proxy for vt, *_ in Outside(tx, []).objects.values() if isinstance(vt, TensorVariable)}
+        if not known.isdisjoint(gains.earlier):
+            unsupported(SLUG, "a turn of the loop leaves an earlier value of what other turns make part of autograd")
         call = tx.tr.graph.call
-        any_of_them = functools.reduce(lambda a, b: call(tx, "call_function", torch.logical_or, [a, b]), flags)
-        check(tx, any_of_them, True, SLUG, "whether a turn of the loop is taken")
+        for flags in gains.flags.values():
+            any_of_them = functools.reduce(lambda a, b: call(tx, "call_function", torch.logical_or, [a, b]), flags)
+            check(tx, any_of_them, True, SLUG, "whether a turn of the loop is taken")
 
     def _row(self, tx: Frame, position: int) -> VariableTracker:
         """The tensor that is the item of the turn."""
