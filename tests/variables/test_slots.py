@@ -59,6 +59,135 @@ def test_methods_of_object_by_name():
     )
 
 
+class NoIterator:
+    def __iter__(self):
+        return 3
+
+
+class TypeErrorIterator:
+    def __iter__(self):
+        raise TypeError("own")
+
+
+class KeyErrorIterator:
+    def __iter__(self):
+        raise KeyError("own")
+
+
+class Keys:
+    def __init__(self, keys):
+        self.found = keys
+
+    def keys(self):
+        return self.found
+
+    def __getitem__(self, key):
+        return key
+
+
+class Huge:
+    def __index__(self):
+        return 1 << 70
+
+
+class Failing:
+    def __index__(self):
+        raise TypeError("own")
+
+
+class Five(int):
+    pass
+
+
+def keywords(**kwargs):
+    return kwargs
+
+
+def asked_of_keys(mapping):
+    """What a function gives of a mapping whose keys come from a generator, and what that and the mapping were asked for, in order."""
+    seen = []
+
+    def keys():
+        for key in ("a", "b"):
+            seen.append(key)
+            yield key
+
+    class Mapping:
+        def keys(self):
+            return keys()
+
+        def __getitem__(self, key):
+            seen.append(key.upper())
+
+    return mapping(Mapping()), seen
+
+
+ASKED = (NoIterator, TypeErrorIterator, KeyErrorIterator, Keys, Huge, Failing, Five, Plain, keywords)
+REFUSED = """
+    "".join({bad})
+    b"".join({bad})
+    3 in {bad}
+    x = [1]; x[0:1] = {bad}
+    x = [1]; x[::2] = {bad}
+    x = [1]; x[Failing():] = {bad}
+    bytes({bad})
+    dict(Keys({bad}))
+    {{**Keys({bad})}}
+    {{}}.update(Keys({bad}))
+    sum({bad}, "a")
+"""
+
+
+@pytest.mark.parametrize("bad", ["3", "NoIterator()", "TypeErrorIterator()", "KeyErrorIterator()"])
+def test_what_c_says_of_iterators_that_are_none(bad):
+    names = {value.__name__: value for value in ASKED}
+    lines = REFUSED.format(bad=bad)
+    if bad == "3":
+        lines = lines.replace("bytes(3)", "")
+    if not bad.startswith("KeyError"):  # which later CPythons take for a keyword given twice
+        lines += f"    keywords(**Keys({bad}))"
+    check_lines(lines, names)
+
+
+def test_keys_are_listed_before_items_are_asked_for():
+    names = {"asked_of_keys": asked_of_keys, "merged": lambda m: {**m}, "passed": lambda m: keywords(**m)}
+    check_lines("asked_of_keys(merged)\nasked_of_keys(passed)\nasked_of_keys(dict)", names, fullgraph=False)
+
+
+def test_positions_sizes_and_names_that_are_none():
+    check_lines(
+        """
+        [1, 2].__delitem__(1 << 65)
+        [1, 2].__setitem__(Huge(), 1)
+        [1, 2][Huge()]
+        (1, 2)[Five(1 << 65)]
+        "ab"[Huge()]
+        [1] * Huge()
+        collections.deque([1])[1 << 65]
+        collections.deque([1]).__getitem__(1.5)
+        collections.deque([1]).__getitem__(1 << 65)
+        collections.deque([1]).__setitem__(1.5, 2)
+        collections.deque([1]).__delitem__(1 << 65)
+        operator.setitem(collections.deque([1]), 1 << 65, 2)
+        operator.setitem(collections.deque([1]), 1.5, 2)
+        NoIterator() in b"abc"
+        Failing() in b"abc"
+        Huge() in b"abc"
+        Five(97) in b"abc", Five(98) in b"ac"
+        getattr(p, {})
+        getattr(p, p, 1)
+        hasattr(p, Five(1))
+        setattr(p, [], 1)
+        itertools.count().__next__(1)
+        itertools.chain().__next__(x=1)
+        itertools.repeat(1).__iter__(1)
+        [].__setitem__(1)
+        """,
+        {value.__name__: value for value in ASKED},
+        p=Plain(),
+    )
+
+
 def attempts(x, owner):
     """What the three methods of a type do, called by name."""
     found = []

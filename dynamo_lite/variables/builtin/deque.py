@@ -144,8 +144,6 @@ class DequeVariable(NativeVariable):
                 tx.raises(RuntimeError, "deque mutated during iteration")
 
     def sq_item(self, tx: Frame, index: VariableTracker) -> VariableTracker:
-        if index.nb_index is None:
-            return tx.raises(TypeError, f"sequence index must be integer, not '{type_name(index)}'")
         try:
             return self.items[host_int(index)]
         except IndexError:

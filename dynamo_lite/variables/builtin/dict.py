@@ -30,6 +30,7 @@ from dynamo_lite.variables.protocol.abstract import (
     get_attr,
     get_item,
     get_iter,
+    get_iter_or_say,
     iter_next,
     length,
     richcompare,
@@ -460,8 +461,7 @@ class DictVariable(NativeVariable):
                 tx.raises(TypeError, f"'{type_name(other)}' object is not a mapping")
             what = f"{function_text(tx, unique_for)} argument after ** must be a mapping"
             tx.raises(TypeError, f"{what}, not {type_name(other)}")
-        iterator = get_iter(tx, tx.call(keys, []))
-        while (key := iter_next(tx, iterator)) is not None:
+        for key in _keys_of(tx, other, tx.call(keys, [])):
             yield self.key(tx, key), get_item(tx, other, key)
 
     # -- code generation
@@ -601,6 +601,12 @@ def update_from(tx: Frame, self: DictVariable, other: VariableTracker) -> None:
         self.merge(tx, other)
     else:
         merge_pairs(tx, self, other)
+
+
+def _keys_of(tx: Frame, mapping: VariableTracker, keys: VariableTracker) -> list[VariableTracker]:
+    """`method_output_as_list`, for `PyMapping_Keys`."""
+    returned = lambda: f"{type_name(mapping)}.keys() returned a non-iterable (type {type_name(keys)})"  # noqa: E731
+    return unpack(tx, get_iter_or_say(tx, keys, returned))
 
 
 def merge_pairs(tx: Frame, self: DictVariable, iterable: VariableTracker) -> None:

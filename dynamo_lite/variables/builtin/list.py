@@ -17,10 +17,12 @@ from dynamo_lite.guards import ir
 from dynamo_lite.isa import c_facts
 from dynamo_lite.variables.protocol.abstract import (
     get_iter,
+    get_iter_or_say,
     hint_length,
     is_true,
     iter_next,
     richcompare,
+    size_index,
     type_name,
     unpack,
 )
@@ -32,10 +34,10 @@ from dynamo_lite.variables.protocol.native import (
     emit_bare,
     emit_list,
     host_index,
+    host_int,
     host_ssize,
     recursive_repr,
     repr_text,
-    run,
     same_or_equal,
 )
 from dynamo_lite.variables.protocol.wrap import builds
@@ -100,7 +102,7 @@ class ListVariable(SequenceVariable):
             return
         if key.nb_index is None:
             tx.raises(TypeError, f"list indices must be integers or slices, not {type_name(key)}")
-        i = host_index(tx, key)
+        i = host_int(size_index(tx, key, IndexError))
         if not -len(self.items) <= i < len(self.items):
             tx.raises(IndexError, "list assignment index out of range")
         self.changing(tx)
@@ -115,12 +117,11 @@ class ListVariable(SequenceVariable):
     def assign_slice(self, tx: Frame, key: VariableTracker, value: VariableTracker | None) -> None:
         """`self[a:b:c] = value`, `del self[a:b:c]`."""
         new: list[VariableTracker] = []
-        if value is not None:
-            if value.tp_iter is None and value.sq_item is None:
-                step = None if is_none(key.step) else host_index(tx, key.step)
-                run(tx, [].__setitem__, slice(None, None, step), 5)  # for the message, which varies
-            new = unpack(tx, get_iter(tx, value))
         s = key.host_slice(tx)
+        if value is not None:
+            plain = s.step in (None, 1)
+            message = c_facts.NO_ITEMS_OF_SLICE if plain else c_facts.NO_ITEMS_OF_EXTENDED_SLICE
+            new = unpack(tx, get_iter_or_say(tx, value, lambda: message))
         self.changing(tx)
         try:
             if value is None:

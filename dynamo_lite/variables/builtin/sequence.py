@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, richcompare, type_name
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, richcompare, size_index, type_name
 from dynamo_lite.variables.protocol.base import Children, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, boolean
 from dynamo_lite.variables.protocol.native import (
@@ -71,7 +71,7 @@ class SequenceVariable(NativeVariable):
         return self._at(tx, host_int(index))
 
     def mp_subscript(self, tx: Frame, key: VariableTracker) -> VariableTracker:
-        if isinstance(key, ConstantVariable) and isinstance(key.value, int):
+        if isinstance(key, ConstantVariable) and type(key.value) is int and abs(key.value) <= sys.maxsize:
             return self._at(tx, key.value)
         if issubclass(key.python_type(), slice):
             return self.sliced(tx, key.host_slice(tx))
@@ -79,7 +79,7 @@ class SequenceVariable(NativeVariable):
             return tx.raises(
                 TypeError, f"{self.base.__name__} indices must be integers or slices, not {type_name(key)}"
             )
-        return self._at(tx, host_index(tx, key))
+        return self._at(tx, host_int(size_index(tx, key, IndexError)))
 
     def _at(self, tx: Frame, i: int) -> VariableTracker:
         try:

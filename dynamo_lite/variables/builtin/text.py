@@ -8,6 +8,7 @@ Mirrors `Objects/unicodeobject.c`, `Objects/bytesobject.c`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import re
@@ -16,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import is_heap_type
-from dynamo_lite.variables.protocol.abstract import bad_argument, type_name, unpack
-from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
+from dynamo_lite.variables.protocol.abstract import bad_argument, get_iter_or_say, size_index, type_name, unpack
+from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariable, constant_slot, fold
 from dynamo_lite.variables.protocol.deferred_str import LateText, joined
 from dynamo_lite.variables.protocol.dispatch import builtin, method
@@ -25,6 +26,7 @@ from dynamo_lite.variables.protocol.native import (
     atom_value,
     checked_size,
     host_index,
+    host_int,
     object_str,
     run,
 )
@@ -73,7 +75,7 @@ def text_subscript(vt: ConstantVariable, tx: Frame, key: VariableTracker) -> Var
     if issubclass(key.python_type(), slice):
         return ConstantVariable(vt.value[key.host_slice(tx)])
     if key.nb_index is not None:
-        return run(tx, vt.value.__getitem__, host_index(tx, key))
+        return run(tx, vt.value.__getitem__, host_int(size_index(tx, key, IndexError)))
     what = "string" if isinstance(vt.value, str) else "byte"
     quoted = f"'{type_name(key)}'" if what == "string" else type_name(key)
     return tx.raises(TypeError, f"{what} indices must be integers{' or slices' * (what == 'byte')}, not {quoted}")
@@ -85,7 +87,18 @@ def text_contains(vt: ConstantVariable, tx: Frame, item: VariableTracker) -> Var
         return call_host(tx, type(vt.value).__contains__, [vt, item])
     if isinstance(vt.value, str):
         return tx.raises(TypeError, f"'in <string>' requires string as left operand, not {type_name(item)}")
-    return run(tx, vt.value.__contains__, host_index(tx, item))
+    number = None
+    if item.nb_index is not None:
+        with contextlib.suppress(ObservedException):  # C asks for a buffer next
+            number = max(-1, min(host_index(tx, item), 256))
+    return _no_buffer(tx, item) if number is None else run(tx, vt.value.__contains__, number)
+
+
+def _no_buffer(tx: Frame, v: VariableTracker) -> VariableTracker:
+    """The error of `PyObject_GetBuffer`; types of C may have one."""
+    if not v.is_user_made:
+        unsupported("call-c-function", f"bytes and a {type_name(v)}, which may have a buffer")
+    return tx.raises(TypeError, f"a bytes-like object is required, not '{type_name(v)}'")
 
 
 @constant_slot("sq_concat", *CHAR)
@@ -210,10 +223,8 @@ for _type in (str, bytes):
 
 @method(str.join, bytes.join)
 def text_join(tx: Frame, self: VariableTracker, iterable: VariableTracker, /) -> VariableTracker:
-    if iterable.tp_iter is None and iterable.sq_item is None:
-        return tx.raises(TypeError, "can only join an iterable")
     template = atom_value(self)
-    parts = unpack(tx, iterable)
+    parts = unpack(tx, get_iter_or_say(tx, iterable, lambda: "can only join an iterable"))
     if any(isinstance(item, LateText) for item in parts) and all(_is_text(item) for item in parts):
         return joined(tx, parts, template)
     for i, item in enumerate(parts):

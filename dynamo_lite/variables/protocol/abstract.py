@@ -270,7 +270,7 @@ def _is_sequence(cls: type) -> bool:
 def _repeat_count(tx: Frame, n: VariableTracker) -> VariableTracker:
     if n.nb_index is None:
         return tx.raises(TypeError, f"can't multiply sequence by non-int of type '{type_name(n)}'")
-    return index(tx, n)
+    return size_index(tx, n, OverflowError)
 
 
 def _invert_of_bool_warns() -> bool:
@@ -402,9 +402,7 @@ def contains(tx: Frame, container: VariableTracker, item: VariableTracker) -> Va
         return fold(tx, operator.contains, [container, item], {})
     if container.sq_contains is not None:
         return container.sq_contains(tx, item)
-    if container.tp_iter is None and container.sq_item is None:
-        return tx.raises(TypeError, said(c_facts.NOT_A_CONTAINER, container.python_type()))
-    iterator = get_iter(tx, container)
+    iterator = get_iter_or_say(tx, container, lambda: said(c_facts.NOT_A_CONTAINER, container.python_type()))
     while (candidate := iter_next(tx, iterator)) is not None:
         if equal(tx, candidate, item):
             return ConstantVariable(True)
@@ -423,7 +421,7 @@ def get_item(tx: Frame, obj: VariableTracker, key: VariableTracker) -> VariableT
     if obj.sq_item is not None:
         if key.nb_index is None:
             return tx.raises(TypeError, f"sequence index must be integer, not '{type_name(key)}'")
-        return obj.sq_item(tx, index(tx, key))
+        return obj.sq_item(tx, size_index(tx, key, IndexError))
     return tx.raises(TypeError, f"'{type_name(obj)}' object is not subscriptable")
 
 
@@ -434,7 +432,7 @@ def set_item(tx: Frame, obj: VariableTracker, key: VariableTracker, value: Varia
     elif obj.sq_ass_item is not None:
         if key.nb_index is None:
             tx.raises(TypeError, f"sequence index must be integer, not '{type_name(key)}'")
-        obj.sq_ass_item(tx, key.nb_index(tx), value)
+        obj.sq_ass_item(tx, size_index(tx, key, IndexError), value)
     else:
         # `PySequence_DelItem` has other words than `PyObject_DelItem`.
         cls, verb = obj.python_type(), "deletion" if value is None else "assignment"
@@ -463,6 +461,14 @@ def index(tx: Frame, v: VariableTracker) -> VariableTracker:
     return result
 
 
+def size_index(tx: Frame, v: VariableTracker, error: type[Exception]) -> VariableTracker:
+    """`PyNumber_AsSsize_t`, with an error of this class for an int that has not the size of a pointer."""
+    n = index(tx, v)
+    if isinstance(n, ConstantVariable) and not -sys.maxsize - 1 <= n.value <= sys.maxsize:
+        return tx.raises(error, f"cannot fit '{type_name(v)}' into an index-sized integer")
+    return n
+
+
 # -- iteration
 
 
@@ -478,14 +484,14 @@ def get_iter(tx: Frame, v: VariableTracker) -> VariableTracker:
     return tx.raises(TypeError, f"'{type_name(v)}' object is not iterable")
 
 
-def get_iter_or_say(tx: Frame, v: VariableTracker, message: str) -> VariableTracker:
-    """`PyObject_GetIter`, where C replaces a TypeError, whoever raised it, by one that says this."""
+def get_iter_or_say(tx: Frame, v: VariableTracker, message: Callable[[], str]) -> VariableTracker:
+    """`PyObject_GetIter`, where C replaces a TypeError, whoever raised it, by one with this message."""
     try:
         return get_iter(tx, v)
     except ObservedException as observed:
         if not issubclass(observed.exc.python_type(), TypeError):
             raise
-    return tx.raises(TypeError, message)
+    return tx.raises(TypeError, message())
 
 
 def iter_next(tx: Frame, iterator: VariableTracker) -> VariableTracker | None:

@@ -8,11 +8,13 @@ Mirrors `slotdefs` and the `wrap_*` and `slot_*` functions of `Objects/typeobjec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite.exc import unsupported
+from dynamo_lite.isa import c_facts
 
+from .abstract import size_index
 from .base import VariableTracker
 from .constant import ConstantVariable, is_none
 
@@ -174,20 +176,31 @@ def call_slot(
     Raises TypeError in the traced program if the arguments don't fit.
     """
     kind = definition.kind
-    function = getattr(owner, definition.slot, None)
+    function, is_position = getattr(owner, definition.slot, None), False
     order = NUMBER_CONVENTIONS.get(kind) if function is not None and definition.slot.startswith("nb_") else None
     if function is None:
-        function = getattr(owner, SEQUENCE_ALTERNATIVES.get(definition.slot, definition.slot), None)
+        slot = SEQUENCE_ALTERNATIVES.get(definition.slot, definition.slot)
+        function, is_position = getattr(owner, slot, None), slot in _OF_POSITIONS
     if function is None:  # the real type has it, the model does not
         unsupported("call-c-function", f"{self.python_type().__qualname__}.{definition.dunder}")
     if kind == "call":
         return function(self, tx, args, kwargs)
-    if kwargs:
-        return tx.raises(TypeError, f"wrapper {definition.dunder}() takes no keyword arguments")
-    expected, wrapper = CONVENTIONS[kind]
-    if expected is not None and len(args) != expected:
-        return tx.raises(TypeError, f"expected {expected} argument{'s' * (expected != 1)}, got {len(args)}")
+    check_arguments(tx, definition, args, kwargs)
+    if is_position:
+        args = [size_index(tx, args[0], OverflowError), *args[1:]]
+    wrapper = CONVENTIONS[kind].wrapper
     return wrapper(tx, function.__get__(self), *args) if order is None else function(tx, *order(self, args[0]))
 
 
+def check_arguments(tx: Frame, definition: SlotDef, args: Sequence[VariableTracker], kwargs: Mapping[str, Any]) -> None:
+    """What wrapper descriptors say of arguments of the wrong number (`check_num_args`, for setters `PyArg_UnpackTuple`)."""
+    if kwargs:
+        tx.raises(TypeError, f"wrapper {definition.dunder}() takes no keyword arguments")
+    expected = CONVENTIONS[definition.kind].arguments
+    if expected is not None and len(args) != expected:
+        text = c_facts.SETTER_EXPECTED.format(dunder=definition.dunder) if definition.kind == "set" else "expected"
+        tx.raises(TypeError, f"{text} {expected} argument{'s' * (expected != 1)}, got {len(args)}")
+
+
+_OF_POSITIONS = frozenset({"sq_item", "sq_ass_item"})
 COMPARISONS = frozenset(_COMPARE.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from types import WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
@@ -28,6 +29,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor
 from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.native import NativeVariable, host_index, host_ssize, same_or_equal
+from dynamo_lite.variables.protocol.slots import SLOTDEFS, SlotDef, check_arguments
 from dynamo_lite.variables.protocol.wrap import BUILDERS, SUBCLASS_BUILDERS, builds
 
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ def register(real: type, stand_in: Any) -> None:
         if issubclass(type(function), classmethod):
             HANDLERS[own] = _filled_by(real, model, function.__func__)
         elif callable(function) and own is not None and own not in HANDLERS and not name.startswith("__init"):
-            HANDLERS[own] = _method(name)
+            HANDLERS[own] = _method(name, SLOTDEFS.get(name) if type(own) is WrapperDescriptorType else None)
     if hasattr(stand_in, "fields_of"):
         builds(real)(_builder(model))
 
@@ -173,8 +175,10 @@ def _filled_by(
     return make
 
 
-def _method(name: str) -> Callable[..., VariableTracker]:
+def _method(name: str, wrapped: SlotDef | None) -> Callable[..., VariableTracker]:
     def call(tx: Frame, self: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+        if wrapped is not None and wrapped.kind != "call":
+            check_arguments(tx, wrapped, args, kwargs)
         if not isinstance(self, AppVariable):
             return unsupported("iterator-state", f"{name} of {self.describe()}")
         return self.state.call(tx, name, args, kwargs)

@@ -145,15 +145,15 @@ def _search(tx: Frame, iterable: VariableTracker, truth: bool) -> bool:
 
 @builtin(sum)
 def builtin_sum(tx: Frame, iterable: VariableTracker, /, start: VariableTracker | None = None) -> VariableTracker:
-    for kind, name, hint in ((str, "strings", "''.join(seq)"), (bytes, "bytes", "b''.join(seq)")):
-        if start is not None and issubclass(start.python_type(), kind):
-            return tx.raises(TypeError, f"sum() can't sum {name} [use {hint} instead]")
     total = ConstantVariable(0) if start is None else start
     if isinstance(iterable, RangeVariable) and iterable.varies and start is None:
         known = _sum_of_range(tx, iterable)
         if known is not None:
             return known
     iterator = get_iter(tx, iterable)
+    for kind, name, hint in ((str, "strings", "''.join(seq)"), (bytes, "bytes", "b''.join(seq)")):
+        if start is not None and issubclass(start.python_type(), kind):
+            return tx.raises(TypeError, f"sum() can't sum {name} [use {hint} instead]")
     while (item := iter_next(tx, iterator)) is not None:
         total = binary_op(tx, operator.add, total, item)
     return total
@@ -299,7 +299,7 @@ def format_value(
 def attribute_name(tx: Frame, name: VariableTracker) -> str:
     """The name argument of getattr and its kin."""
     if not issubclass(name.python_type(), str):
-        run(tx, getattr, None, name.as_python_constant() if name.is_python_constant() else [])
+        tx.raises(TypeError, f"attribute name must be string, not '{type_name(name)}'")
     return atom_value(name, "attribute-of-unknown-object")
 
 
@@ -561,7 +561,7 @@ def new_bytes(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwar
 
 def _bytes_of(tx: Frame, v: VariableTracker) -> Iterator[VariableTracker]:
     """`_PyBytes_FromIterator`: the numbers, checked one by one."""
-    iterator = get_iter_or_say(tx, v, f"cannot convert '{type_name(v)}' object to bytes")
+    iterator = get_iter_or_say(tx, v, lambda: f"cannot convert '{type_name(v)}' object to bytes")
     hint_length(tx, v)
     for item in rest(tx, iterator):
         number = host_index(tx, item)
