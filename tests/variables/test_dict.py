@@ -802,6 +802,32 @@ def test_a_missing_key_of_an_ordered_dict_is_what_the_error_is_made_of():
     same(program, whole=True)
 
 
+@pytest.mark.parametrize("others", [0, 2])
+def test_a_captured_comparison_that_removes_a_key_while_another_is_stored(others):
+    """CPython looks the key up again, in the table that the dict had before."""
+    tables = []
+
+    def removes(self, other):
+        for table in tables:
+            for key in list(table):
+                del table[key]
+        tables.clear()
+        return self is other
+
+    class Key:
+        def __hash__(self):
+            return 1
+
+        __eq__ = captured(removes)
+
+    for _ in range(2):
+        first, second = Key(), Key()
+        table = {first: 1, **dict.fromkeys(range(10, 10 + others))}
+        tables.append(table)
+        table[second] = 2
+        assert not tables and list(table) == [second] and table[second] == 2 and table == {second: 2}
+
+
 def test_reading_an_ordered_dict_asks_no_key():
     """Its iterators look each key up; those of one hash would be asked whether they are equal."""
     asked = []

@@ -515,7 +515,7 @@ class DictVariable(NativeVariable):
             before = {id(key): value for key, value in original.items()}  # a lookup might run methods of keys
             self.emit_stores(cg, [(k, v) for k, v in final.items() if before.get(id(k)) is not v])
         else:
-            emit_call(cg, self.base.clear, self)
+            emit_call(cg, take_all if self.base is dict else self.base.clear, self)
             cg.asm.pop_top()
             self.emit_stores(cg, final.items())
 
@@ -527,6 +527,14 @@ class DictVariable(NativeVariable):
                 cg.asm.pop_top()
             if value is not None:
                 self.emit_stores(cg, [(key, value)])
+
+
+def take_all(real: dict[Any, Any]) -> None:
+    """`dict.clear`, which must not happen while a key is looked up that is to be stored: an `__eq__` of the program may run then, and
+    before 3.14 the dict would get a table for keys that are strings. No item dies before all are out."""
+    taken = []
+    while dict.__len__(real):
+        taken.append(dict.popitem(real))
 
 
 def _replaces_plain(real: dict[Any, Any], key: int) -> bool:
