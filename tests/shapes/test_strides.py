@@ -203,3 +203,32 @@ def test_later_views_have_the_results_of_eager_execution(name, rank):
                 torch.testing.assert_close(result, expected)
                 torch.testing.assert_close(y, x)
                 assert result.stride() == expected.stride(), (x.shape, x.stride())
+
+
+LAYOUTS = {
+    "contiguous": lambda: torch.randn(4, 6, 3, 5),
+    "channels last": lambda: torch.randn(4, 6, 3, 5).to(memory_format=torch.channels_last),
+    "part of channels last": lambda: torch.randn(4, 8, 3, 5).to(memory_format=torch.channels_last)[:, :6],
+    "transposed": lambda: torch.randn(4, 6, 5, 3).transpose(2, 3),
+    "one channel": lambda: torch.randn(4, 1, 3, 5).to(memory_format=torch.channels_last),
+    "matrix": lambda: torch.randn(6, 4).t(),
+    "volume": lambda: torch.randn(4, 6, 3, 5, 2).to(memory_format=torch.channels_last_3d),
+}
+
+
+NORMALISED = [(kind, name) for kind in ("training", "evaluation", "no statistics") for name in LAYOUTS]
+SHUFFLED = [("channel_shuffle", name) for name in LAYOUTS if name not in ("matrix", "one channel")]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("kind, layout", NORMALISED + SHUFFLED)
+def test_kernels_that_lay_out_their_result_anew(kind, layout, dynamic):
+    def f(x):
+        if kind == "channel_shuffle":
+            y = torch.nn.functional.channel_shuffle(x, 2)
+        else:
+            known = [None, None] if kind == "no statistics" else [x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])]
+            y = torch.nn.functional.batch_norm(x, *known, training=kind != "evaluation")
+        return y.stride(), y.is_contiguous(), y
+
+    run_both(f, LAYOUTS[layout]().requires_grad_(dynamic), _dynamic=dynamic, _fullgraph=True)

@@ -16,12 +16,13 @@ import functools
 import logging
 import types
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -134,7 +135,9 @@ def _dispatch(self: FakeTensorMode, func: Any, classes: object, args: Any = (), 
     place = _DIMENSIONS.get(func)
     if place is not None:
         args = _from_the_front(args, place)
-    return _by_rule(self, func, classes, args, kwargs)
+    result = _by_rule(self, func, classes, args, kwargs)
+    suggested = _LAID_OUT_ANEW.get(func)
+    return result if suggested is None else _laid_out(self, result, args[0], suggested)
 
 
 def _follow_higher_order_rule(self: FakeTensorMode, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -147,6 +150,38 @@ def _follow_higher_order_rule(self: FakeTensorMode, func: Any, args: Any, kwargs
 
 _DIMENSIONS = {torch.ops.aten.unique_dim.default: 1, torch.ops.aten.unique_consecutive.default: 3}
 """Operators whose rules of torch count a dimension from the front only (2.13) → the position of that argument."""
+
+
+def _format_of_batch_norm(x: FakeTensor) -> torch.memory_format:
+    if x.is_contiguous():
+        return torch.contiguous_format
+    channels_last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    is_it = channels_last is not None and x.is_contiguous(memory_format=channels_last)
+    return channels_last if is_it else suggest_memory_format(x)
+
+
+_LAID_OUT_ANEW: dict[OpOverload, Callable[[FakeTensor], torch.memory_format]] = {
+    torch.ops.aten.channel_shuffle.default: suggest_memory_format,
+    torch.ops.aten.native_batch_norm.default: _format_of_batch_norm,
+    torch.ops.aten._native_batch_norm_legit.default: _format_of_batch_norm,
+    torch.ops.aten._native_batch_norm_legit.no_stats: _format_of_batch_norm,
+    torch.ops.aten._native_batch_norm_legit_no_training.default: _format_of_batch_norm,
+}
+"""Operators whose kernels for the CPU lay out their (first) result anew, where torch's rules give it the strides of the argument, or
+others → the format that they choose for an argument."""
+
+
+def _laid_out(
+    mode: FakeTensorMode, result: Any, x: FakeTensor, suggested: Callable[[FakeTensor], torch.memory_format]
+) -> Any:
+    """What such an operator returns, with its strides."""
+    algebra = mode.size_algebra
+    if x.fake_device.type != "cpu" or not (algebra is None or algebra.is_not_contiguous(x)):
+        return result
+    first = result if isinstance(result, FakeTensor) else result[0]
+    with mode:
+        made = torch.empty_like(first, memory_format=suggested(x))
+    return made if first is result else (made, *result[1:])
 
 
 def _from_the_front(args: Any, place: int) -> Any:

@@ -518,7 +518,8 @@ def _batch_norm(
     require(input.dim() >= 2 and running_mean is not None and running_var is not None)
     _require_plain(input, (input.shape[1],), (weight, bias, running_mean, running_var))
     layout = algebra.layout(input)
-    require(layout.kind in (CONTIGUOUS, CHANNELS_LAST))
+    is_clear = layout.kind == CHANNELS_LAST and not any(type(n) is int and n == 1 for n in input.shape)
+    require(layout.kind == CONTIGUOUS or is_clear)  # else the kernel takes it for contiguous
     return algebra.new_alike(input, layout), algebra.new(input, (0,), (1,)), algebra.new(input, (0,), (1,))
 
 

@@ -210,6 +210,13 @@ class SizeAlgebra:
                 origin.layout = layout
         return layout
 
+    def is_not_contiguous(self, tensor: Operand) -> bool:
+        """Whether a tensor is known to lie otherwise than a contiguous one; False if its sizes depend on data."""
+        try:
+            return self.layout(tensor).kind != CONTIGUOUS
+        except NoRule:
+            return False
+
     def _layout(self, tensor: Operand) -> MemoryLayout:
         sizes = tuple(tensor.shape)
         shape = self.require_known(sizes)
