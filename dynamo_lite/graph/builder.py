@@ -160,9 +160,9 @@ class GraphBuilder:
         set_meta(node, NodeMeta(self.propagator, subject))
         return node
 
-    def add_call(self, tx: Frame, function: object, args: tuple[Any, ...]) -> Node:
-        """Add the call of a function that returns nothing, at the present line of the program. Arguments are nodes."""
-        node = self._create("call_function", function, args)
+    def add_call(self, tx: Frame, function: object, args: tuple[Any, ...], kwargs: Any = None) -> Node:
+        """Add the call of a function that returns nothing, at the present line. Arguments are nodes, and constants by name."""
+        node = self._create("call_function", function, args, kwargs or {})
         set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         return node
 

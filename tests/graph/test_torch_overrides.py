@@ -143,10 +143,30 @@ class TestOthers:
             def __torch_function__(cls, *args, **kwargs):
                 return NotImplemented
 
-        with pytest.raises(
-            TypeError, match=r"Multiple dispatch failed for 'torch\.add'|Multiple dispatch failed for .*add"
-        ):
-            dynamo_lite.compile(lambda a: torch.add(a, Declines()))(x())
+        class Other(Declines):
+            pass
+
+        calls = [
+            lambda a: torch.add(a, Declines()),
+            lambda a: torch.add(Other(), Declines()),
+            lambda a: a.add(Declines()),
+            lambda a: torch.fft.fft(Declines()),
+            lambda a: F.gelu(Declines()),
+            lambda a: torch.linalg.norm(Declines()),
+            lambda a: F.softmax(Declines(), 0),
+            lambda a: torch.Tensor.exp(Declines()),
+            lambda a: torch.Tensor.__getitem__(Declines(), 0),
+        ]
+        for call in calls:
+
+            def text_of(a, call=call):
+                try:
+                    call(a)
+                except TypeError as error:
+                    return str(error)
+
+            with dynamo_lite.config.patch(debug=True):
+                assert dynamo_lite.compile(text_of, backend="eager")(x()) == text_of(x())
 
 
 class TestModes:

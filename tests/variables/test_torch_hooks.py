@@ -291,3 +291,29 @@ def test_what_a_removed_hook_reads_is_what_it_was_at_the_gradient():
 
     x = torch.ones(3, requires_grad=True)
     assert same(fn(x), dynamo_lite.compile(fn, backend="eager")(x))
+
+
+class Cutting:
+    def __call__(self, grad):
+        return grad[:1]
+
+    def method(self, grad):
+        return grad[:1]
+
+
+def cutting(grad):
+    return grad[:1]
+
+
+@pytest.mark.parametrize("make", [lambda: cutting, lambda: lambda grad: grad[:1], lambda: Cutting().method, Cutting])
+def test_an_error_about_what_a_hook_returns_names_the_hook(make):
+    def fn(x):
+        y = x * 2
+        y.register_hook(make())
+        try:
+            y.sum().backward()
+        except RuntimeError as error:
+            return str(error)
+
+    x = torch.ones(3, requires_grad=True)
+    assert dynamo_lite.compile(fn, backend="eager")(x) == fn(x)

@@ -217,14 +217,15 @@ def apply_transformable(
     return cls.apply(*args)[:n]
 
 
-def register_hook(body: Body, tensor: Any, *lifted: Any) -> Any:
-    """`tensor.register_hook` of a body that takes the gradient; its handle."""
+def register_hook(body: Body, tensor: Any, *lifted: Any, name: str) -> Any:
+    """`tensor.register_hook` of a body that takes the gradient; its handle. Errors about what it returns call it by its name."""
     body = _later(body)
 
     def hook(grad: object) -> Any:
         results = body(grad, *lifted)
         return results[0] if results else None
 
+    hook.__name__ = name
     return tensor.register_hook(hook)
 
 

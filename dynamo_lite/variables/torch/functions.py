@@ -26,10 +26,12 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
 from dynamo_lite.graph.core.state import READS, SETTINGS, set_deterministic
 from dynamo_lite.guards import ir
+from dynamo_lite.isa.typeobject import tp_name
 from dynamo_lite.markers import is_allowed_in_graph
 from dynamo_lite.polyfills.torch_autograd import InferenceMode
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.objects.function import MethodVariable, build_function, call_handler
+from dynamo_lite.variables.protocol.abstract import type_name
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import (
     FALSE,
@@ -41,7 +43,7 @@ from dynamo_lite.variables.protocol.constant import (
     is_constant,
     is_none,
 )
-from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, DescriptorVariable
+from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, DescriptorVariable, check_object
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor, refuse
 from dynamo_lite.variables.protocol.markers import is_compiling, refuse_marked
 from dynamo_lite.variables.protocol.wrap import builds, builds_if
@@ -143,7 +145,8 @@ class TorchFunctionVariable(DescriptorVariable):
     """A callable of torch that enters the graph."""
 
     def describe(self) -> str:
-        return f"{self.value.__module__}.{getattr(self.value, '__qualname__', self.value.__name__)}"
+        owner = getattr(self.value, "__module__", None) or "torch"  # which methods of C have none of
+        return f"{owner}.{getattr(self.value, '__qualname__', self.value.__name__)}"
 
     def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         if obj is None or not isinstance(self.value, (types.FunctionType, *METHOD_DESCRIPTORS)):
@@ -163,10 +166,14 @@ class TorchFunctionVariable(DescriptorVariable):
         if overrides is not None and fn not in NOT_OVERRIDABLE and overrides.applies(args, kwargs):
             if isinstance(fn, types.FunctionType):
                 return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)  # asks them itself
+            _check_self(tx, fn, args)
             public = fn if kwargs else announced(fn, args)
             function = self if public is fn else tx.tr.build_constant_object(public)
             return overrides.dispatch(tx, function, args, kwargs)
         if handler is not None:
+            if is_tensor_method(fn) and args and not issubclass(args[0].python_type(), _C.TensorBase):
+                _check_self(tx, fn, args)
+                return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
             return call_handler(tx, fn, handler, args, kwargs)
         try:
             if is_allowed_in_graph(fn) and isinstance(fn, types.FunctionType):
@@ -180,6 +187,7 @@ class TorchFunctionVariable(DescriptorVariable):
                 return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)
             if error.slug != "graph-argument-type":
                 raise
+            _check_self(tx, fn, args)
             if tx.tr.overrides is None and overloaded_arguments([*args, *kwargs.values()]):
                 activate(tx.tr)
                 return self.tp_call(tx, args, kwargs)
@@ -195,6 +203,17 @@ class TorchFunctionVariable(DescriptorVariable):
     def tp_str(self, tx: Frame) -> VariableTracker:
         tx.tr.heap.bind_to_process("the address of a function")
         return ConstantVariable(str(self.value))
+
+
+def _check_self(tx: Frame, fn: Any, args: list[VariableTracker]) -> None:
+    """Raise TypeError for a C method of tensors that is called on something else."""
+    if args and isinstance(fn, types.MethodDescriptorType):
+        check_object(tx, fn, args[0])
+    elif (
+        args and isinstance(fn, types.WrapperDescriptorType) and not issubclass(args[0].python_type(), fn.__objclass__)
+    ):
+        what = f"descriptor '{fn.__name__}' requires a '{tp_name(fn.__objclass__)}' object"
+        tx.raises(TypeError, f"{what} but received a '{type_name(args[0])}'")
 
 
 def _look_at(args: list[VariableTracker]) -> None:

@@ -126,6 +126,25 @@ class FunctionModeStack(VariableTracker):
             cg.asm.pop_top()
 
 
+def _nobody_implements(function: Any, overloaded: list[VariableTracker]) -> str:
+    """What `handle_torch_function_no_python_arg_parser` says."""
+    classes = "".join(f"  - tensor subclass {vt.python_type()!r}\n" for vt in overloaded)
+    return (
+        f"Multiple dispatch failed for '{_name_in_errors(function)}'; all __torch_function__ handlers returned NotImplemented:\n\n"
+        f"{classes}\nFor more information, try re-running with TORCH_LOGS=not_implemented"
+    )
+
+
+def _name_in_errors(function: Any) -> str:
+    """A function of torch as its C++ code calls it."""
+    owner = getattr(function, "__self__", None)
+    if type(owner) is types.GetSetDescriptorType:
+        return f"torch.Tensor.{owner.__name__}.{function.__name__}"
+    if isinstance(function, METHOD_DESCRIPTORS):
+        return f"torch.Tensor.{function.__name__}"
+    return f"{function.__module__.replace('torch._C._', 'torch.')}.{function.__name__}"
+
+
 class Overrides:
     """The modes and subclasses that see torch functions at this point of a trace."""
 
@@ -181,11 +200,9 @@ class Overrides:
             result = tx.call(vt.tp_getattro(tx, "__torch_function__"), packed)
             if not _is_not_implemented(result):
                 return result
-        names = ", ".join(str(vt.python_type()) for vt in overloaded)
-        return tx.raises(
-            TypeError,
-            f"Multiple dispatch failed for '{function.describe()}'; all __torch_function__ handlers returned NotImplemented: {names}",
-        )
+        if self.has_mode:
+            unsupported("format", "the error that no function mode implements a call, which names the mode")
+        return tx.raises(TypeError, _nobody_implements(function.value, overloaded))
 
     @contextlib.contextmanager
     def below(self, and_modes: bool = False) -> Iterator[None]:

@@ -370,6 +370,8 @@ class NewParameterVariable(TensorVariable):
 
 def torchs_slots(vt: TensorVariable) -> type[TensorVariable]:
     """The model whose slots are torch's own, whatever special methods the tensor's class defines."""
+    if not isinstance(vt, TensorVariable):
+        unsupported("operation-on-unknown-object", f"a method of tensors, called on a {name_of(vt.python_type())}")
     return getattr(vt.__class__, "torchs", vt.__class__)
 
 

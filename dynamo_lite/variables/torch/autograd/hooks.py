@@ -11,6 +11,7 @@ Mirrors `torch/_tensor.py`, `torch/utils/hooks.py` and `torch/csrc/autograd/pyth
 from __future__ import annotations
 
 import operator
+import types
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import torch
@@ -269,12 +270,20 @@ def _in_graph(tx: Frame, tensor: TensorVariable, hook: VariableTracker) -> Varia
     nodes = [graph.body_node(module), graph.node(tensor.proxy), *map(graph.node, lifted)]
     handle.cells = [(cell, cell.content) for cell in getattr(hook, "closure", ())]
     RegistrationsVariable.of(tx.tr).handles.append(handle)
-    handle.node = graph.add_call(tx, functional.register_hook, tuple(nodes))
+    handle.node = graph.add_call(tx, functional.register_hook, tuple(nodes), {"name": _name_in_errors(tx, hook)})
     handle.tr = tx.tr
     graph.passes.backward.body_hooks[handle.node] = handle
     if tensor.proxy in graph.passes.leaves.made:
         graph.passes.leaves.made[tensor.proxy].has_hooks = True
     return handle
+
+
+def _name_in_errors(tx: Frame, hook: VariableTracker) -> str:
+    """`hook_name` of `torch/csrc/autograd/python_hook.cpp`."""
+    if hook.python_type() not in (types.FunctionType, types.MethodType):
+        return "<unknown>"
+    name = get_attr(tx, hook, "__name__")
+    return str(name.as_python_constant()) if name.is_python_constant() else "<unknown>"
 
 
 @method(T.register_post_accumulate_grad_hook)
