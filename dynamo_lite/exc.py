@@ -698,6 +698,13 @@ def first_line(error: BaseException) -> str:
     return str(error).strip().split("\n", 1)[0]
 
 
+def gist(error: BaseException) -> str:
+    """What an error says, as part of the text of a break: of a long text, most of which is advice about torch, the first sentence."""
+    text = str(error).strip()
+    is_short = "\n" not in text and len(text) <= 120
+    return text if is_short else first_line(error).partition(". ")[0].removesuffix(".")
+
+
 def brief(error: BaseException) -> str:
     """An error in one line: its class and the first line of its message."""
     return f"{type(error).__name__}: {first_line(error)}"

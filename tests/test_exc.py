@@ -120,3 +120,15 @@ def test_names_and_constructors_of_torch():
     ).split():
         assert issubclass(getattr(exc, name), exc.TorchDynamoException)
     assert issubclass(exc.TorchDynamoException, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("shapes differ. Expected 2, got 3.", "shapes differ. Expected 2, got 3."),
+        ("Could not guard on u0 (hint: none). (None)\n\nCaused by: x", "Could not guard on u0 (hint: none)"),
+        ("can't call .item() here. " + "please rewrite it " * 9, "can't call .item() here"),
+    ],
+)
+def test_the_gist_of_an_error_of_torch(text, said):
+    assert exc.gist(RuntimeError(text)) == said

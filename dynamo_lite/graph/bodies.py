@@ -15,7 +15,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.exc import Unsupported, gist, unsupported
 from dynamo_lite.signals import let_through
 
 from .core.keep_dynamo_unloaded import without_compiler
@@ -239,7 +239,7 @@ class Body:
             raise
         except Exception as error:
             let_through(error)
-            unsupported(BREAK, f"the body on its own: {error}", error)
+            unsupported(BREAK, f"the body on its own: {gist(error)}", error)
         finally:
             torch._C._set_grad_enabled(grad)
         # The versions do not tell of what is written to `data`.

@@ -23,7 +23,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from dynamo_lite.backends.branch import branch
-from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.exc import Unsupported, gist, unsupported
 from dynamo_lite.signals import let_through
 
 from .keep_dynamo_unloaded import without_compiler
@@ -111,7 +111,7 @@ class Rerun:
             raise
         except Exception as error:
             let_through(error)
-            unsupported(slug, f"{what}: {error}", error)
+            unsupported(slug, f"{what}: {gist(error)}", error)
         finally:
             torch.set_autocast_cache_enabled(caches_casts)
 

@@ -35,7 +35,7 @@ from torch.fx import Node
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.exc import Unsupported, gist, unsupported
 from dynamo_lite.markers import is_allowed_in_graph
 from dynamo_lite.messages import unshown
 from dynamo_lite.record import STATS
@@ -548,8 +548,13 @@ def _refuse(target: object, error: Exception) -> NoReturn:
     for cls, slug in _FAILURES.items():
         if isinstance(error, cls):
             unsupported(slug, _name(target), error)
-    slug = "data-dependent-size" if type(error).__name__ == "GuardOnDataDependentSymNode" else "fake-tensor-error"
-    unsupported(slug, f"{_name(target)}: {error}", error)
+    if type(error).__name__ == "GuardOnDataDependentSymNode":
+        unsupported(
+            "data-dependent-size",
+            f"{_name(target)} asks for {getattr(error, 'cond', 'what')}, which data decide",
+            error,
+        )
+    unsupported("fake-tensor-error", f"{_name(target)}: {gist(error)}", error)
 
 
 _FAILURES = {

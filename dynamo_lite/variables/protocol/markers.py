@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite import markers
-from dynamo_lite.exc import ForbiddenCallError, NotConstant, SkipFrame, unsupported
+from dynamo_lite.exc import ForbiddenCallError, NotConstant, SkipFrame, gist, unsupported
 
 from . import trace_rules
 from .base import VariableTracker
@@ -75,7 +75,7 @@ def constant_result(
         host_args = [_real(a) for a in args]
         host_kwargs = {k: _real(v) for k, v in kwargs.items()}
     except NotConstant as error:
-        return unsupported("graph-argument-type", f"{fn.__qualname__}: {error}")
+        return unsupported("graph-argument-type", f"{fn.__qualname__}: {gist(error)}")
     return tx.tr.build_constant_object(fn(*host_args, **host_kwargs))
 
 

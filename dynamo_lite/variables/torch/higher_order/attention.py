@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._higher_order_ops.flex_attention import flex_attention as flex_attention_op
 
-from dynamo_lite.exc import unsupported
+from dynamo_lite.exc import gist, unsupported
 from dynamo_lite.graph.bodies import BREAK
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.state import SDP_READS
@@ -151,7 +151,7 @@ def _fake_results(
             )
     except Exception as error:
         let_through(error)
-        return unsupported(BREAK, f"flex_attention on its own: {error}", error)
+        return unsupported(BREAK, f"flex_attention on its own: {gist(error)}", error)
     return list(results)
 
 

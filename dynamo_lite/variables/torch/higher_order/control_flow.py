@@ -19,7 +19,7 @@ from torch._higher_order_ops.while_loop import while_loop_op, while_loop_stack_o
 from torch.fx import GraphModule
 
 from dynamo_lite.backends.branch import branch
-from dynamo_lite.exc import unsupported
+from dynamo_lite.exc import gist, unsupported
 from dynamo_lite.graph.bodies import BREAK, shares_memory
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.values import SymValue
@@ -204,7 +204,7 @@ def _ask_operator(tx: Frame, op: HigherOrderOperator, args: list[Any]) -> list[A
         with propagator.mode, without_compiler, torch.no_grad(), env.ignore_fresh_unbacked_symbols():
             return list(op(*args))
     except Exception as error:
-        return unsupported(BREAK, f"{op.name()}: {error}", error)
+        return unsupported(BREAK, f"{op.name()}: {gist(error)}", error)
 
 
 # -- loops

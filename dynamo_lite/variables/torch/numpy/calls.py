@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynamo_lite.config import config
-from dynamo_lite.exc import NotConstant, Unsupported, unsupported
+from dynamo_lite.exc import NotConstant, Unsupported, gist, unsupported
 from dynamo_lite.graph.core import functional
 from dynamo_lite.graph.core.storages import is_of_an_input
 from dynamo_lite.graph.core.values import TensorValue
@@ -80,7 +80,7 @@ class NumpyCall:
             try:
                 return self.real(*args, **kwargs)
             except Exception as error:
-                return unsupported("numpy", f"{self.path}: {error}", error)
+                return unsupported("numpy", f"{self.path}: {gist(error)}", error)
 
     def _check_out(self, result: object, args: list[Any], kwargs: dict[str, Any]) -> None:
         """numpy computes in the dtype of the operands, and converts to that of an array for the result at the end."""
