@@ -285,9 +285,7 @@ class Codegen:
             return self._finish_binding(frames)
         n = operand_count(instr)
         if instr.op in _GLOBAL_OPS and leaf.globals is not frames[0].globals:
-            error = Unsupported("opcode", f"{instr.op.name} in another module's function")
-            error.break_step = self.tr.thread.failing_step(leaf.parent)
-            raise error
+            raise self._before_the_call(leaf, instr.op)
         operands = leaf.stack[len(leaf.stack) - n :]
         seen = {id(vt) for vt in self.escaping([v for v in operands if not is_null(v)])}.union(
             self.tr.lifetimes.references
@@ -303,6 +301,12 @@ class Codegen:
         self._release([*after, *operands], after)
         BreakEmitter(self, frames, states).emit(instr, operands, handled)
         return self.assemble()
+
+    def _before_the_call(self, leaf: Frame, op: Op) -> Unsupported:
+        """The break at the call of a function of another module, whose instruction, at which the trace stopped, this code can't do."""
+        why = self.tr.facts.break_reason
+        error = Unsupported(why.slug, why.context, why.cause) if why is not None else Unsupported("opcode", op.name)
+        return error.at(self.tr.thread.failing_step(leaf.parent), why.user_stack if why is not None else ())
 
     def _finish_binding(self, frames: list[Frame]) -> CodeType:
         """Code for a trace that stopped where a variable is bound anew: what it held dies, then the frame resumes behind."""

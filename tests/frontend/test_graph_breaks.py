@@ -3,6 +3,7 @@
 import contextlib
 import io
 import traceback
+import types
 
 import pytest
 import torch
@@ -457,3 +458,13 @@ def test_an_exception_without_operators_before_it_is_left_to_the_original():
 def test_fullgraph_raises_the_programs_exception():
     with pytest.raises(KeyError):
         dynamo_lite.compile(raises_inside, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+def test_the_reason_of_a_break_in_a_function_of_another_module():
+    other = types.ModuleType("other_module")
+    body = "    try:\n        import tests_missing_module\n    except ImportError:\n        pass\n    return t + 1\n"
+    exec(f"def helper(t):\n{body}", vars(other))
+    log.reset()
+    compiled = dynamo_lite.compile(lambda t: other.helper(t * 2), backend="eager")
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 3.0))
+    assert {(b.slug, b.context) for b in log.breaks()} == {("import", "tests_missing_module")}

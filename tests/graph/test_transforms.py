@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.func import (
     functional_call,
     grad,
@@ -403,3 +404,23 @@ def test_transforms_of_the_program_around_a_compiled_function(name, backend):
             torch.testing.assert_close(got, expected)
             if requires_grad:
                 torch.testing.assert_close(*(torch.autograd.grad(r.sum(), x) for r in (got, expected)))
+
+
+@pytest.mark.parametrize("f", [lambda t: t[t.argmax()], lambda t: t[: t.argmax()].sum()])
+def test_a_break_inside_does_not_tell_of_torchs_settings(f):
+    with pytest.raises(dynamo_lite.exc.Unsupported) as caught:
+        dynamo_lite.compile(lambda a: vmap(f)(a), backend="eager", fullgraph=True)(torch.randn(2, 3))
+    text = str(caught.value)
+    assert not any(word in text for word in ("TORCH", "Caused by", "unhinted", "bug report", "http")), text
+
+
+def test_dual_numbers_are_left_to_eager_execution_and_named():
+    def f(a):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(a, a)
+            return forward_ad.unpack_dual(dual * dual).tangent
+
+    breaks = run_both(f, torch.randn(3)).breaks
+    told = {b.slug for b in breaks if "forward_ad" in b.context}
+    assert told == {"higher-order-operator-without-model"} and "opcode" not in {b.slug for b in breaks}
+    assert "torch.func.jvp" in breaks[0].context

@@ -236,7 +236,7 @@ class HigherOrderFunctionVariable(TorchFunctionVariable):
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if self.value not in HANDLERS:
-            return unsupported("higher-order-operator", self.describe())
+            return unsupported("higher-order-operator-without-model", self.describe())
         return call_handler(tx, self.value, HANDLERS[self.value], args, kwargs)
 
 

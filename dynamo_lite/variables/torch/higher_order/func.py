@@ -23,7 +23,7 @@ from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import is_none
-from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin
 from dynamo_lite.variables.torch.body import (
     BodyPart,
     BodyVariable,
@@ -461,3 +461,16 @@ def _applied(transform: Callable[..., Any], call: Call) -> Callable[..., Variabl
 
 builtin(_impl("eager_transforms.grad_impl"))(_applied(torch.func.grad, call_grad))
 builtin(_impl("eager_transforms.grad_and_value_impl"))(_applied(torch.func.grad_and_value, call_grad_and_value))
+
+
+# -- the interface below `jvp`
+
+
+def _refused(name: str) -> Callable[..., VariableTracker]:
+    """The model of a function that keeps levels of dual numbers, whose tensors are no values of a graph."""
+    what = f"torch.autograd.forward_ad, for which torch.func.jvp stands ({name})"
+    return lambda tx, *args, **kwargs: unsupported("higher-order-operator-without-model", what)
+
+
+for _name in ("_enter_dual_level", "_exit_dual_level", "_make_dual", "_unpack_dual"):
+    HANDLERS[_impl(f"predispatch.{_name}")] = _refused(_name)
