@@ -402,3 +402,17 @@ def test_a_module_moved_to_another_type():
         return module.to(torch.float64)(x.double())
 
     run_both(f, torch.nn.Linear(3, 3), torch.randn(2, 3))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_encoder_takes_the_ordinary_way_where_eager_execution_takes_nested_tensors():
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), 2).eval()
+    x, padding = torch.randn(2, 5, 16), torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 1]], dtype=torch.bool)
+    with torch.no_grad():
+        expected = encoder(x, src_key_padding_mask=padding)
+        given = dynamo_lite.compile(encoder, backend="eager", fullgraph=True)(x, src_key_padding_mask=padding)
+        encoder.use_nested_tensor = False
+        ordinary = encoder(x, src_key_padding_mask=padding)
+    assert not expected[padding].any() and torch.equal(given, ordinary)
+    torch.testing.assert_close(given[~padding], expected[~padding])
