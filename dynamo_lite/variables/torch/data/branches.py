@@ -392,8 +392,8 @@ class _Leaving(_Fork):
 
 
 class Gains:
-    """The tensors that turns of a loop make part of autograd. `flags`: each, with the conditions of these turns; `earlier`: values that they
-    had before a turn."""
+    """The tensors that turns of a loop make part of autograd. `flags`: each, with the conditions of these turns; `earlier`: values that
+    they had before a turn."""
 
     def __init__(self) -> None:
         self.flags: dict[TensorValue, list[TensorVariable]] = {}
