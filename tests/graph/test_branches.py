@@ -8,7 +8,7 @@ import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.record import log
-from dynamo_lite.testing import CompileCounterWithBackend, differences
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, differences
 
 LINEAR, OTHER = nn.Linear(3, 3), nn.Linear(3, 3)
 
@@ -326,6 +326,30 @@ def test_where_is_for_few_elements_that_cannot_raise():
     assert "branch" in operators(statement, torch.ones(300, 300))
     assert "branch" in operators(lambda x: x // 2 if x.sum() > 0 else x, torch.ones(3, dtype=torch.int64))
     assert "branch" in operators(statement, torch.ones(3, requires_grad=True))
+
+
+def test_sides_with_gradients_for_different_tensors_are_captured_where_asked_for():
+    """One graph would cost a training step more than several: by default it is for inference."""
+
+    class Fuses(CompileCounter):
+        dynamo_lite_fuses_branches = True
+
+    weights = [torch.ones(3, requires_grad=True) for _ in range(2)]
+
+    def fn(x):
+        y = x * weights[0] if x.sum() > 0 else x * weights[1]
+        return y + 1
+
+    def graphs(choice, grad):
+        counter = Fuses()
+        with config.patch(capture_branches=choice), torch.set_grad_enabled(grad):
+            compiled = dynamo_lite.compile(fn, backend=counter)
+            for x in (torch.ones(3), -torch.ones(3)):
+                assert torch.equal(fn(x), compiled(x))
+        return counter.frame_count
+
+    assert (graphs(None, False), graphs(True, True)) == (1, 1)
+    assert graphs(None, True) == graphs(False, True) > 1
 
 
 def test_the_error_names_the_branch_and_the_reason():

@@ -232,7 +232,8 @@ class _Fork:
         ends = {edge_of(tx.tr.graph.propagator.fake_of(v)): v for v in inputs}
         sides = [[reached(result, ends) for result in results] for results in branches.results]
         if sides[0] != sides[1]:
-            if tx.tr.graph.scope is not None or not getattr(tx.tr.backend, UNDEFINED, False):
+            is_chosen = config.capture_branches or tx.tr.breaks_raise  # it costs a step more than a break
+            if not is_chosen or tx.tr.graph.scope is not None or not getattr(tx.tr.backend, UNDEFINED, False):
                 unsupported(SLUG, "the sides give gradients to different tensors")
             self.is_uneven = True
         self.adding = {number for number, value in self.before.items() if sides[0][number] - {value}}
