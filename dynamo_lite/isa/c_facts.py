@@ -5,6 +5,7 @@ are named where the text is used; a text need not have all of them. Mirrors `Obj
 """
 
 import operator
+from collections import OrderedDict
 from collections.abc import Callable
 
 
@@ -49,6 +50,14 @@ class _Counted:
 
 _counted = (_Counted(),)
 TUPLE_KEEPS_HASH = [hash(_counted), hash(_counted), _Counted.asked][-1] == 1
+
+
+class _OwnTuple(tuple):
+    pass
+
+
+ERROR_KEEPS_TUPLE = type(_error(OrderedDict().pop, _OwnTuple((0,))).args) is _OwnTuple
+"""Whether an error whose arguments are a tuple of a subclass has that very tuple."""
 
 
 def _of_key(text: str) -> str:

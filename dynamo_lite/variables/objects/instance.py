@@ -416,6 +416,22 @@ def object_ne(tx: Frame, self: VariableTracker, other: VariableTracker) -> Varia
     return result if result.value is NotImplemented else ConstantVariable(not result.as_python_constant())
 
 
+def _compares(slot: Any) -> Any:
+    """The model of a comparison of None's own (3.13 and later), which knows no other object."""
+
+    def compare(tx: Frame, self: VariableTracker, other: VariableTracker) -> VariableTracker:
+        if isinstance(self, ConstantVariable) and isinstance(other, ConstantVariable):
+            return fold(tx, slot, [self, other], {})
+        return ConstantVariable(NotImplemented)
+
+    return compare
+
+
+for _name in ("__eq__", "__ne__"):
+    if _name in vars(types.NoneType):
+        HANDLERS[getattr(types.NoneType, _name)] = _compares(getattr(types.NoneType, _name))
+
+
 def _not_implemented(tx: Frame, self: VariableTracker, other: VariableTracker) -> VariableTracker:
     return ConstantVariable(NotImplemented)
 

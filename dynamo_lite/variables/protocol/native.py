@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from dynamo_lite._eval_frame import program_recursion_limit
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.isa import c_facts
 
 from .abstract import class_path, equal, get_attr, index, is_true, type_name
 from .base import ObservedException, VariableTracker
@@ -201,7 +202,7 @@ def set_object(tx: Frame, cls: type[BaseException], value: VariableTracker) -> N
     if not issubclass(value.python_type(), cls):
         is_tuple = issubclass(value.python_type(), tuple)
         exc = tx.call(tx.tr.type_tracker(cls), [] if is_none(value) else value.items if is_tuple else [value])
-        if is_tuple:
+        if is_tuple and c_facts.ERROR_KEEPS_TUPLE:
             exc.put(tx, "args", value)
     tx.raise_exception(exc)
 
