@@ -473,6 +473,6 @@ def _refused(name: str) -> Callable[..., VariableTracker]:
 
 
 for _name in ("_enter_dual_level", "_exit_dual_level", "_make_dual", "_unpack_dual"):
-    _function = getattr(torch._functorch.predispatch, _name, None)  # torch 2.11 calls those of C
+    _function = getattr(_impl("predispatch"), _name, None)  # torch 2.11 calls those of C
     if _function is not None:
         HANDLERS[_function] = _refused(_name)
