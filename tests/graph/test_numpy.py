@@ -621,7 +621,7 @@ OF_LENGTHS = {
     "arithmetic": lambda a: torch.from_numpy(np.abs(a * 2 + 1) - a),
     "shapes": lambda a: (len(a), a.shape, a.size, a.reshape(-1, 1) + np.ones((1, 2))),
     "items": lambda a: (a[::2], np.sort(a), np.concatenate([a, a]), np.where(a > 1, a, 0)),
-    "reductions": lambda a: (a.sum(), np.square(a).sum(), a @ a),
+    "reductions": lambda a: (a.sum(), (a * a).sum(), a @ a),
 }
 
 
