@@ -70,15 +70,7 @@ class OperatorCalls:
         self.cut = builder.tr.facts.cut  # the node before which the graph has to end, and why
         self.written: list[TensorValue] = []
 
-    def call(
-        self,
-        tx: Frame,
-        op: str,
-        target: object,
-        args: list[Any],
-        kwargs: Any = None,
-        memo: bool = True,
-    ) -> Any:
+    def call(self, tx: Frame, op: str, target: object, args: list[Any], kwargs: Any = None, memo: bool = True) -> Any:
         """Add the call of an operator on trackers and return the tracker of its result.
 
         `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for
@@ -103,10 +95,7 @@ class OperatorCalls:
         try:
             outcome, fakes = self._propagate(made_op, called, fx_args, fx_kwargs, tensors, values, key, memory)
         except GivesWarning:
-            if MODELS.shows_warnings():
-                return MODELS.follow(tx, target, args, kwargs)
-            self.propagator.follows_warnings = False
-            outcome, fakes = self._propagate(made_op, called, fx_args, fx_kwargs, tensors, values, key, memory)
+            return MODELS.follow(tx, target, args, kwargs)
         finally:
             self.propagator.follows_warnings = False
         if self.propagator.mode.items_read != items_read:
@@ -130,9 +119,8 @@ class OperatorCalls:
         node = self._add_operator(tx, made_op, called, fx_args, fx_kwargs)
         if type(result) is ArgumentResult:
             place: Any = result.key
-            given = fx_args[place] if type(place) is int else fx_kwargs[place]
+            given, made = (fx_args[place], args[place]) if type(place) is int else (fx_kwargs[place], kwargs[place])
             node.meta.sequence = SequenceValue(type(given), [values.get(a, a) for a in given])
-            made = args[place] if type(place) is int else kwargs[place]
         else:
             made = self._wrap_result(tx, result, node, tensors, fakes)
         for effect in self.on_node:
@@ -175,6 +163,11 @@ class OperatorCalls:
         """`Propagator.propagate`; before a break, what the data or the views of the arguments explain is noted."""
         try:
             return self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
+        except GivesWarning:
+            if MODELS.shows_warnings():
+                raise
+            self.propagator.follows_warnings = False
+            return self._propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
         except Unsupported as error:
             error.origin = error.origin or next(filter(None, map(made_at, tensors)), None)
             if error.slug == "data-dependent-operator":
@@ -189,7 +182,7 @@ class OperatorCalls:
             if self.sizes.known is not None or not self._is_captured(error.slug):
                 raise
         self.sizes.needs_symbols()  # the first that data decide
-        return self.propagator.propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
+        return self._propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
 
     def _is_captured(self, slug: str) -> bool:
         """Whether what an operator makes of data is a value of the graph."""
