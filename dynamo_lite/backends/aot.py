@@ -174,7 +174,8 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     with tracing(context), _without_hooks():
         compiled = compiler(graph, [*fakes, *(fakes[at].size(dim) for at, dim in sizes)])
     late_backward.expect(context, gm)
-    return _as_captured(compiled, sizes, len(unused), None if paths is None else Undefined(paths))
+    call = _as_captured(compiled, sizes, len(unused))
+    return call if paths is None else _keeping_undefined(call, Undefined(paths))
 
 
 def _sizes_of_symbols(fakes: list[Any]) -> list[tuple[int, int]]:
@@ -204,13 +205,9 @@ def _add_inputs(graph: Any, n: int) -> None:
                 graph.placeholder(f"size_{i}")
 
 
-def _as_captured(
-    compiled: Callable[..., Any], sizes: list[tuple[int, int]], unused: int, undefined: Undefined | None
-) -> Callable[..., Any]:
+def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unused: int) -> Callable[..., Any]:
     """The callable on the inputs that were captured, without the last results if they are `unused`."""
     inner = BOXED.get(compiled) or boxed_forward(compiled)
-    if undefined is not None:
-        return _keeping_undefined(_as_captured(compiled, sizes, unused, None), undefined)
     if not sizes and not unused:
         if inner is not None:
             BOXED[compiled] = inner

@@ -207,15 +207,18 @@ def apply_with_gradients(tx: Frame, call: ApplyCall) -> VariableTracker:
         body, result, outside = followed(tx, lambda: call.forward(context), call.inputs, runs_once=not call.transforms)
         outputs = Outputs(tx, body, result, outside.has)
         marked = _Marks(tx, call, context, outputs)
+
+        def bodies() -> list[CapturedBody]:
+            return [_follow_backward(tx, call, context, outputs, none) for none in marked.absent or [()]]
+
         uses = state.grad_mode_uses
-        backwards = [_follow_backward(tx, call, context, outputs, none) for none in marked.absent or [()]]
-        if (
-            state.grad_mode_uses > uses and not call.is_once_differentiable
-        ):  # it may do something else under `create_graph`
-            if call.transforms:
-                unsupported(SLUG, f"{call.cls.describe()} asks for the grad mode inside of a function transform")
+        backwards = bodies()
+        hangs_on_mode = state.grad_mode_uses > uses and not call.is_once_differentiable
+        if hangs_on_mode and call.transforms:
+            unsupported(SLUG, f"{call.cls.describe()} asks for the grad mode inside of a function transform")
+        if hangs_on_mode:  # it may do something else under `create_graph`
             with state.grad_mode(True):
-                backwards += [_follow_backward(tx, call, context, outputs, none) for none in marked.absent or [()]]
+                backwards += bodies()
         pushes = [_follow_jvp(tx, call, context, outputs)] if "jvp" in call.transforms else []
     return _Node(tx, call, body, outputs, marked, backwards, pushes).add()
 

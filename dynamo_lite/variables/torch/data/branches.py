@@ -5,8 +5,8 @@ frame at the instruction where the sides meet, or with the value that it returns
 Invariant: each side is followed as the body of a `torch.cond`, from the same variables and contents of objects. What the sides change from
 outside is put together where they meet, or the graph breaks (`contents`, `written`). There a variable has the same object of both, or a
 result of the node: tensors of the same shape, strides, dtype, device and need for gradients. A side may leave a tensor that existed
-before: the graph computes with a copy, the frame has the very object (`extremes.ChosenVariable`). A tensor that needs gradients must get
-them on both sides or on none: `torch.cond` gives zeros where eager execution gives none.
+before: the graph computes with a copy, the frame has the very object (`extremes.ChosenVariable`). The sides may give gradients to different
+tensors where the backend leaves those of the side that is not taken undefined (`backends.undefined_gradients`).
 """
 
 from __future__ import annotations

@@ -83,6 +83,13 @@ def _tensors(tx: Frame, *lists: VariableTracker) -> list[list[Any]]:
     return result
 
 
+def _lifted(captured: list[CapturedBody]) -> list[Any]:
+    """The values from outside that the bodies use: tensors and ints. Floats, which these operators do not take, become constants."""
+    for one in captured:
+        one.body.fix_floats()
+    return union(captured)
+
+
 def _nodes(graph: GraphBuilder, values: list[Any]) -> tuple[Any, ...]:
     return tuple([graph.node(v) for v in values])
 
@@ -127,9 +134,7 @@ class Branches:
         changed: Sequence[Any] = (),
     ) -> None:
         self.tx, self.pred, self.sides = tx, pred, sides
-        for side in sides:
-            side.body.fix_floats()
-        self.lifted = union(sides)
+        self.lifted = _lifted(sides)
         self.modules = [side.module(self.lifted) for side in sides]
         self.results = [
             _fake_results(side, m, self.lifted, changed) for side, m in zip(sides, self.modules, strict=True)
@@ -220,9 +225,7 @@ def loop_node(
     """The node `op(*bodies, *lists of tensors and ints, lifted)`, and the result with the structure of that of the last body; of two bodies
     the first is a condition. `make_fakes(results of the last body, modules, lifted)` gives fakes of the node's results."""
     graph = tx.tr.graph
-    for one in captured:
-        one.body.fix_floats()
-    lifted = union(captured)
+    lifted = _lifted(captured)
     modules = [c.module(lifted) for c in captured]
     results = [_fake_results(c, m, lifted) for c, m in zip(captured, modules, strict=True)][-1]
     if len(modules) > 1:
