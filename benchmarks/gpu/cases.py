@@ -7,8 +7,10 @@ milliseconds per call until the device has done its work. Each runs in a process
 from __future__ import annotations
 
 import gc
+import os
 import pathlib
 import statistics
+import tempfile
 import time
 import traceback
 import warnings
@@ -113,6 +115,7 @@ RACING = ["eager", "cudagraphs", "inductor", "inductor_reduce_overhead"]
 
 SIDES: dict[str, Callable[[Any], Any]] = {
     "dynamo_lite inductor": lambda model: dynamo_lite.compile(model, backend="inductor"),
+    "dynamo_lite regions": lambda model: dynamo_lite.compile(model, backend="inductor", regions=True),
     "dynamo_lite cudagraphs": lambda model: dynamo_lite.compile(model, backend="cudagraphs"),
     "dynamo_lite reduce-overhead": lambda model: dynamo_lite.compile(model, mode="reduce-overhead"),
     "dynamo_lite autotune": lambda model: dynamo_lite.compile(
@@ -177,6 +180,25 @@ def prepare(suite: str, name: str, device: str, side: str, dtype: str, training:
     subject.call(SIDES[side](subject.model), subject.model, subject.inputs())
     subject.synchronize()
     return {"pass": True}
+
+
+def first_call(suite: str, name: str, device: str, side: str, dtype: str) -> Record:
+    """Seconds of the first call with empty caches of this side, beyond an eager one, and milliseconds of later calls."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "DYNAMO_LITE_CACHE": "0"}
+        subject = Subject(suite, name, device, dtype)
+        eager = subject.copy()
+        subject.kept(eager, eager)
+        expected = subject.kept(eager, eager)
+        run, inputs = SIDES[side](subject.model), subject.inputs()
+        first = subject.seconds(run, subject.model, inputs) - subject.seconds(eager, eager, inputs)
+        found = far(expected, subject.kept(run, subject.model), subject.dtype, False)
+        calls = max(1, int(BLOCK / subject.seconds(run, subject.model, inputs)))
+        times = [subject.seconds(run, subject.model, inputs, calls) for _ in range(ROUNDS)]
+    graphs = sorted({note for f in log.snapshot() for g in f.graphs for note in g.notes.get("regions", ())})
+    record = {"first_s": round(first, 2), "ms": round(1e3 * statistics.median(times), 4), "regions": graphs}
+    return {"pass": not found, **record, **({"differences": found} if found else {})}
 
 
 def forget_configurations(device: str) -> Record:
@@ -252,6 +274,7 @@ CASES: dict[str, Callable[..., Record]] = {
     "sizes": sizes,
     "speed": speed,
     "prepare": prepare,
+    "first_call": first_call,
     "forget_configurations": forget_configurations,
     "per_call": per_call,
     "repeatable": repeatable,

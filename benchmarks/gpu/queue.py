@@ -37,6 +37,7 @@ FOR_INFERENCE = (
     *("bert", "llama", "t5", "vit", "resnet50", "convnext_tiny", "gpt2", "qwen3", "efficientnet_b0", "mixer_s16_224"),
 )
 FOR_TRAINING = ("gpt2_small_8x512", "bert", "resnet50_32x224", "llama", "resnet50")
+FOR_FIRST_CALLS = ("qwen3", "gpt2_small_8x512", "bert")
 FOR_MAX_AUTOTUNE = ("gpt2_small_8x512", "gpt2_small_decode", "bert")
 
 
@@ -85,6 +86,13 @@ def speed(chunk: str, chosen: Sequence[str], sides: Sequence[str], device: str) 
             yield Job(f"{chunk} {name}", "speed", (suite, name, device, sides, _dtype(suite), chunk == "training"))
 
 
+def first_calls(device: str) -> Iterator[Job]:
+    for name in FOR_FIRST_CALLS:
+        for side in ("dynamo_lite inductor", "dynamo_lite regions", "torch.compile"):
+            suite = next(suite for suite, known in names() if known == name)
+            yield Job(f"first-calls {name} by {side}", "first_call", (suite, name, device, side, _dtype(suite)))
+
+
 def calls(device: str) -> Iterator[Job]:
     yield Job("calls", "per_call", (device,))
 
@@ -99,6 +107,7 @@ CHUNKS: dict[str, Chunk] = {
     "zoo-training": Chunk(partial(zoo, training=True), False),
     "repeatable": Chunk(repeatable, False),
     "recordings": Chunk(recordings, False),
+    "first-calls": Chunk(first_calls, True),
     "kernels": Chunk(_kernels, False),
     "configurations": Chunk(_configurations, True),
     "calls": Chunk(calls, True),

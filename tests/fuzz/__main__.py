@@ -1,5 +1,5 @@
 """The long run: `python -m tests.fuzz --seed S --count N [--tensors] [--data] [--stitch] [--changes] [--signals] [--weakrefs]
-[--limits] [--observations] [--first I] [--jobs J] [--json FILE]`.
+[--limits] [--observations] [--device D] [--first I] [--jobs J] [--json FILE]`.
 
 Program number I of seed S is always the same; batches run in subprocesses, so that a crash costs one program and is reported with
 it. Every mismatch is shrunk and printed. Exit code 1 if there is any. With `--observations` the programs are not random: they are those of
@@ -13,6 +13,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from .shrink import shrink
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT = 60  # seconds for one program before its process is given up
+INDICES = re.compile(r"torch\.tensor\(\[[^]]*[a-z]")
+"""Where a program computes an index: one that is out of range ends a process that works on a CUDA device."""
 
 
 @functools.cache
@@ -45,7 +48,7 @@ def program(options, index):
     source = random.Random("/".join([f"{seed}/{index}/{tensors}", *modes]))
     while True:
         text = grammar.build(source.randrange, tensors, modes)
-        if harness.compiles(text) is not None:
+        if harness.compiles(text) is not None and not (options.device != "cpu" and INDICES.search(text)):
             return text
 
 
@@ -55,6 +58,8 @@ def worker(options):
         import torch
 
         torch.set_num_threads(1)
+        if options.device != "cpu":
+            torch.set_default_device(options.device)
     if options.data:
         from dynamo_lite.config import config
 
@@ -120,6 +125,7 @@ def batch(options, first, count):
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as out:
         command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz", "--worker", "--seed", str(options.seed)]
         command += ["--first", str(first), "--count", str(count), "--shrink", str(options.shrink), "--out", out.name]
+        command += ["--device", options.device]
         command += [
             f"--{mode}"
             for mode in ("tensors", "data", "stitch", "observations", *grammar.MODES)
@@ -182,6 +188,7 @@ def main():
         help="branches, numbers and sizes that data decide are part of graphs wherever they can be",
     )
     parser.add_argument("--stitch", action="store_true", help="`print` runs behind the graphs")
+    parser.add_argument("--device", default="cpu", help="where programs make tensors; no computed indices elsewhere than on the CPU")
     parser.add_argument("--observations", action="store_true", help="one look at A, at B and at A again")
     for mode in grammar.MODES:
         parser.add_argument(f"--{mode}", action="store_true", help=grammar.MODES[mode])
@@ -225,6 +232,7 @@ def main():
         "first": options.first,
         "programs": ran,
         "tensors": options.tensors,
+        "device": options.device,
         "data": options.data,
         "observations": options.observations,
         "modes": chosen_modes(options),

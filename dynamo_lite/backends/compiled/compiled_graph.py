@@ -1,10 +1,10 @@
 """Inductor's compiled graph: what torch's records say of it, and a way to call it without the wrappers around it.
 
 Input: the callable that `compile_fx` returned, or the innermost function of a graph. Output: the records; a callable on the flat inputs.
-Invariant: only what is known through and through is called directly (`Refused` otherwise): graphs on the CPU that neither record gradients
-nor change, alias or add anything beside their results. For them AOTAutograd's wrappers and `CompiledFxGraph.__call__` have no work but to
-switch gradients off and to tell the profiler, and take eight microseconds for it. Each field of torch's records is in one of the tables
-here; one that is not is a reason to refuse.
+Invariant: only what is known through and through is called directly (`Refused` otherwise): graphs on the CPU and CUDA that neither record
+gradients nor change, alias or add anything beside their results. For them AOTAutograd's wrappers and `CompiledFxGraph.__call__` have no
+work but to switch gradients off and to tell the profiler, and take eight microseconds for it. Each field of torch's records is in one of
+the tables here; one that is not is a reason to refuse.
 """
 
 from __future__ import annotations
@@ -161,9 +161,18 @@ HERE = (
         "output_info": lambda outputs: all(_is_alone(info) for info in outputs),
         "dynamic_outputs": ANY,  # tensors would be marked as dynamic, for torch.compile
     },
-    {**GRAPH, "guards_expr": ANY, "constants": ANY},
+    {
+        **GRAPH,
+        "guards_expr": ANY,
+        "constants": ANY,
+        "device_types": lambda types: set(types) <= {"cpu", "cuda"},
+        "device_idxs": ANY,
+        "inputs_to_check": ANY,  # the callable aligns them
+        "_triton_bundle": ANY,
+    },
 )
-"""What is required of a graph that the process that has compiled it calls: it has the constants, and is asked for no guards."""
+"""What is required of a graph that the process that has compiled it calls: it has the constants and the kernels, and is asked for no
+guards."""
 
 
 def records_of(compiled: Any, here: bool = False) -> tuple[Any, Any]:
