@@ -98,7 +98,13 @@ def calls(device: str) -> Iterator[Job]:
 
 
 def repeatable(device: str) -> Iterator[Job]:
-    for suite, name in (("hf", "bert"), ("hf", "resnet"), ("timm", "mobilenetv3_large_100"), ("timm", "densenet121")):
+    for suite, name in (
+        ("hf", "bert"),
+        ("hf", "resnet"),
+        ("timm", "mobilenetv3_large_100"),
+        ("timm", "densenet121"),
+        ("hf", "mamba"),
+    ):
         yield Job(f"repeatable {name}", "repeatable", (suite, name, device))
 
 

@@ -53,11 +53,14 @@ def program(graphs: int = 1, whole: bool = True, note: str = "") -> Callable[[Ca
 
 
 def floats(*sizes: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(sizes, generator=torch.Generator().manual_seed(seed), device="cpu").to(
+        torch.get_default_device()
+    )
 
 
 def ints(*sizes: int, seed: int = 0, low: int = 1, high: int = 6) -> torch.Tensor:
-    return torch.randint(low, high, sizes, generator=torch.Generator().manual_seed(seed))
+    numbers = torch.randint(low, high, sizes, generator=torch.Generator().manual_seed(seed), device="cpu")
+    return numbers.to(torch.get_default_device())
 
 
 SEEDS = range(4)
