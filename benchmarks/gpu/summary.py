@@ -29,6 +29,9 @@ def page(records: dict[str, Record]) -> str:
         }
         if rows:
             parts.append(f"## {chunk}, milliseconds per call\n\n" + "\n".join(times(rows)))
+    rows = {key.partition(" ")[2]: r for key, r in records.items() if key.startswith("first-calls ") and "ms" in r}
+    if rows:
+        parts.append("## First calls with empty caches\n\n" + "\n".join(first_calls(rows)))
     if "calls" in records:
         parts.append("## Small functions, microseconds per call\n\n" + "\n".join(calls(records["calls"])))
     for chunk in ("zoo", "zoo-training", "recordings"):
@@ -60,6 +63,13 @@ def times(rows: dict[str, Record]) -> Iterator[str]:
     ratios = [r["eager ms"] / r["dynamo_lite autotune ms"] for r in rows.values() if "dynamo_lite autotune ms" in r]
     if ratios:
         yield f"The choice is {statistics.geometric_mean(ratios):.2f} times as fast as eager execution (geometric mean)."
+
+
+def first_calls(rows: dict[str, Record]) -> Iterator[str]:
+    yield "| model and side | seconds of the first call | milliseconds of later ones | regions |"
+    yield "|---|---:|---:|---|"
+    for name, row in rows.items():
+        yield f"| {name} | {row['first_s']:.1f} | {row['ms']:.3f} | {', '.join(row['regions'])} |"
 
 
 def calls(record: Record) -> Iterator[str]:

@@ -54,7 +54,8 @@ def operators_of(gm: GraphModule) -> list[Node]:
 
 def _is_cheap(example_inputs: Sequence[Any]) -> bool:
     """Whether borders cost next to nothing. Each segment that records gradients is a function of autograd for AOTAutograd, which costs a
-    step 4 to 9 % (`benchmarks/results/regions-20261126b.md`); on other devices nobody has measured."""
+    step 4 to 9 % (`benchmarks/results/regions-20261126b.md`). On CUDA a call that only launches kernels takes a tenth more (Qwen3; another
+    model nothing: `benchmarks/results/gpu-20261127-h100.md`)."""
     import torch
 
     tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
