@@ -15,7 +15,7 @@ MOST_FILES = 25
 MOST_LINES = {
     ".": 4_420,
     "backends": 3_600,
-    "backends/compiled": 890,
+    "backends/compiled": 900,
     "backends/regions": 1_080,
     "dynamism": 1_000,
     "frontend": 4_050,

@@ -188,7 +188,9 @@ def main():
         help="branches, numbers and sizes that data decide are part of graphs wherever they can be",
     )
     parser.add_argument("--stitch", action="store_true", help="`print` runs behind the graphs")
-    parser.add_argument("--device", default="cpu", help="where programs make tensors; no computed indices elsewhere than on the CPU")
+    parser.add_argument(
+        "--device", default="cpu", help="where programs make tensors; no computed indices elsewhere than on the CPU"
+    )
     parser.add_argument("--observations", action="store_true", help="one look at A, at B and at A again")
     for mode in grammar.MODES:
         parser.add_argument(f"--{mode}", action="store_true", help=grammar.MODES[mode])
