@@ -30,6 +30,7 @@ from .pooling import count_windows_right
 from .regions import SEGMENTED, Segmented, compile_regions
 from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
+from .unbinding import select_pieces
 from .undefined_gradients import UNDEFINED
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def inductor(
         def compile_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
             def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
+                select_pieces(graph)
                 inner = _or_as_it_is(gm) if depends_on_data(gm, fakes) else _in_regions(gm)
                 inner = partial(with_room, QUICKER(inner))  # a backward pass is compiled when it is needed
                 with QUICKER:
