@@ -32,6 +32,8 @@ class SideEffects:
         profilers, collectives: models of the profilers and collectives that the traced code has begun and not yet ended.
         clocks: the times that the traced code has asked for, in order, each a `ClockReading`.
         watches: functions that are told of an object that existed before, before its first change.
+        writes: how many changes there were of any objects.
+        late_bodies: bodies that run later than they were followed; `check(tr)` raises where one would be followed differently by now.
     """
 
     def __init__(self, tr: Trace) -> None:
@@ -44,9 +46,12 @@ class SideEffects:
         self.collectives: list[Any] = []
         self.clocks: list[Any] = []
         self.watches: list[Callable[[VariableTracker], None]] = []
+        self.writes = 0
+        self.late_bodies: list[Any] = []
 
     def mutating(self, vt: VariableTracker) -> None:
         """Announce the change of an object. One that existed before must know how to replay the change."""
+        self.writes += 1
         if vt.source is None:
             return
         self.changes += 1
@@ -61,6 +66,11 @@ class SideEffects:
             watch(vt)
         vt.mutated, vt.mutated_at = True, self.tr.thread.failing_step()
         self.mutations.append(vt)
+
+    def check_late_bodies(self) -> None:
+        """A gradient may be computed now: raise where what runs then would be followed differently by now."""
+        for body in self.late_bodies:
+            body.check(self.tr)
 
     def delayed(self) -> list[str]:
         """The lines of the program that write behind the graph."""

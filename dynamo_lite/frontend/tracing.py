@@ -16,7 +16,7 @@ from dynamo_lite.exc import FirstUse, unsupported
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
 from dynamo_lite.interp.call import bind_arguments
-from dynamo_lite.interp.frame import Frame
+from dynamo_lite.interp.frame import Frame, GraphBreak
 from dynamo_lite.isa.typeobject import module_of, qualname_of
 from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin.dict import DictVariable
@@ -94,7 +94,15 @@ class Trace:
         root.frame = Frame(self, root.model, list(root.arguments), None, True)
         try:
             with running.by(self):
-                return root.frame.run()
+                try:
+                    result = root.frame.run()
+                except GraphBreak:
+                    self.effects.check_late_bodies()
+                    raise
+                self.thread.frame = root.frame
+                self.effects.check_late_bodies()
+                self.thread.frame = None
+                return result
         finally:
             self.budget.end()
 

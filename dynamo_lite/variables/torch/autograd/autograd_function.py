@@ -46,6 +46,8 @@ from dynamo_lite.variables.torch.body import (
 )
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+from .late_bodies import LateBody
+
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
@@ -208,19 +210,22 @@ def apply_with_gradients(tx: Frame, call: ApplyCall) -> VariableTracker:
         outputs = Outputs(tx, body, result, outside.has)
         marked = _Marks(tx, call, context, outputs)
 
-        def bodies() -> list[CapturedBody]:
+        def bodies(tx: Frame) -> list[CapturedBody]:
             return [_follow_backward(tx, call, context, outputs, none) for none in marked.absent or [()]]
 
         uses = state.grad_mode_uses
-        backwards = bodies()
+        late = LateBody(tx.tr, bodies, SLUG, f"the backward of {call.cls.describe()}")
+        backwards = late.followed(tx)
         hangs_on_mode = state.grad_mode_uses > uses and not call.is_once_differentiable
         if hangs_on_mode and call.transforms:
             unsupported(SLUG, f"{call.cls.describe()} asks for the grad mode inside of a function transform")
         if hangs_on_mode:  # it may do something else under `create_graph`
             with state.grad_mode(True):
-                backwards += bodies()
+                backwards += bodies(tx)
         pushes = [_follow_jvp(tx, call, context, outputs)] if "jvp" in call.transforms else []
-    return _Node(tx, call, body, outputs, marked, backwards, pushes).add()
+    result = _Node(tx, call, body, outputs, marked, backwards, pushes).add()
+    late.belongs_to(tx.tr, tx.tr.graph.last_node)
+    return result
 
 
 class _Marks:

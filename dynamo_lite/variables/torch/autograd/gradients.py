@@ -81,6 +81,7 @@ def _check_surroundings(tx: Frame) -> None:
         unsupported(SLUG, "gradients in the body of a higher-order operator")
     if tx.tr.state.has_inference:
         unsupported(SLUG, "gradients after an inference mode")
+    tx.tr.effects.check_late_bodies()
 
 
 def _check_hooks(tx: Frame, tensors: list[Any]) -> None:

@@ -26,8 +26,10 @@ from dynamo_lite.variables.protocol.abstract import binary_op, get_attr, set_att
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.dispatch import method
-from dynamo_lite.variables.torch.body import cotangent, follow, whole
+from dynamo_lite.variables.torch.body import CapturedBody, cotangent, follow, whole
 from dynamo_lite.variables.torch.tensor import TensorVariable
+
+from .late_bodies import LateBody
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -254,17 +256,22 @@ def _in_graph(tx: Frame, tensor: TensorVariable, hook: VariableTracker) -> Varia
     graph = tx.tr.graph
     if graph.scope is not None:
         unsupported(SLUG, "a hook in the body of a higher-order operator")
-    body = graph.open_body()
-    with body:
-        grad = cotangent(body, tensor)
+
+    def bodies(tx: Frame) -> list[CapturedBody]:
+        body = graph.open_body()
+        with body:
+            grad = cotangent(body, tensor)
+        return [follow(tx, lambda: tx.call(hook, [grad]), [hook], body)]
+
+    late = LateBody(tx.tr, bodies, SLUG, "a hook")
     with tx.tr.state.grad_mode(False):
-        captured = follow(tx, lambda: tx.call(hook, [grad]), [hook], body)
+        (captured,) = late.followed(tx)
     result = captured.result
     if not is_none(result) and not isinstance(result, TensorVariable):
         unsupported(SLUG, "a hook that returns something else than a gradient")
     lifted = captured.lifted
     module = captured.module(lifted)
-    body.run(module, lifted)
+    captured.body.run(module, lifted)
     handle = HookHandleVariable(T.register_hook, tensor, hook, tx.tr.thread.failing_step())
     handle.number = next_number(tx)
     nodes = [graph.body_node(module), graph.node(tensor.proxy), *map(graph.node, lifted)]
@@ -272,6 +279,7 @@ def _in_graph(tx: Frame, tensor: TensorVariable, hook: VariableTracker) -> Varia
     RegistrationsVariable.of(tx.tr).handles.append(handle)
     handle.node = graph.add_call(tx, functional.register_hook, tuple(nodes), {"name": _name_in_errors(tx, hook)})
     handle.tr = tx.tr
+    late.belongs_to(tx.tr, graph.node(tensor.proxy))
     graph.passes.backward.body_hooks[handle.node] = handle
     if tensor.proxy in graph.passes.leaves.made:
         graph.passes.leaves.made[tensor.proxy].has_hooks = True
