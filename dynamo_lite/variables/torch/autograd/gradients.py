@@ -19,6 +19,7 @@ import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.autograd import SLUG, gradients, history, reached_leaves
+from dynamo_lite.graph.core.functional import with_data
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.graph.passes.backward_split import Reached, cut_leaf
 from dynamo_lite.guards import ir
@@ -35,6 +36,8 @@ from .backward_split import Stages, replaced_gradient
 from .hooks import leave_before, registered
 
 if TYPE_CHECKING:
+    from torch.fx import Node
+
     from dynamo_lite.interp.frame import Frame
 
 # -- torch.autograd.grad
@@ -94,9 +97,22 @@ def _check_hooks(tx: Frame, tensors: list[Any]) -> None:
         tx.tr.guard(tx.tr.source(tensor.source, ir.ATTR, "_backward_hooks"), ir.TRUTH, False)
 
 
+def _end(tx: Frame, tensor: TensorVariable) -> Node:
+    """The node to which all gradients of a tensor come: data that were assigned to it pass theirs on to the tensor as it began."""
+    node = tx.tr.graph.node(tensor.proxy)
+    while node.target is with_data:
+        node = node.args[0]
+    return node
+
+
 def _check_paths(tx: Frame, results: list[Any], wanted: list[Any]) -> None:
-    """An input may depend on another in a way that is known only outside."""
-    begun = [value for _, value, is_end in history(tx.tr.graph, results) if is_end and not value.meta.is_leaf]
+    """An input may depend on another in a way that is known only outside; a leaf may have become another one, to which the gradients of
+    what was computed before do not come."""
+    ends = [value for _, value, is_end in history(tx.tr.graph, results) if is_end]
+    for value in ends:
+        if value.tracker is not None and _end(tx, value.tracker) is not tx.tr.graph.node(value):
+            unsupported(SLUG, "gradients of a leaf that has become another one since")
+    begun = [value for value in ends if not value.meta.is_leaf]
     if any(t.source is not None and t.proxy is not value for t in wanted for value in begun):
         unsupported(SLUG, "grad of an input, maybe through another that has a history")
 
@@ -141,7 +157,7 @@ def _gradients(
     _check_surroundings(tx)
     results = _sequence(tx, outputs)
     _check_hooks(tx, [*results, *wanted])
-    nodes = [[graph.node(t.proxy) for t in tensors] for tensors in (results, wanted)]
+    nodes = [[graph.node(t.proxy) for t in results], [_end(tx, t) for t in wanted]]
     _check_paths(tx, nodes[0], wanted)
     if _hooks(graph, nodes[0], nodes[1]):
         unsupported(SLUG, "grad through hooks that are to be followed")
@@ -214,7 +230,8 @@ def _backward(
         if graph.passes.fakes.are_there and not leaf.proxy.is_fake:
             unsupported(FAKE_INPUTS, "backward to a tensor that is no FakeTensor")
     options = {"retain_graph": retain_graph.as_python_constant(), "allow_unused": True}
-    inner = [graph.node(leaf.proxy) for leaf in leaves]
+    _check_paths(tx, nodes, [])
+    inner = [_end(tx, leaf) for leaf in leaves]
     hooks = _hooks(graph, nodes, inner)
     graph.passes.backward.cut_step = tx.tr.thread.failing_step()
     for i, leaf in enumerate(leaves):
