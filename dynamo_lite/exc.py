@@ -224,6 +224,13 @@ BREAKS: dict[str, BreakKind] = {
         "an input has a history, a leaf has hooks or leaves the graph, or the autograd engine raises an error",
         "call backward() or torch.autograd.grad outside of the compiled function, or on values made inside it",
     ),
+    "call-cached-function": BreakKind(
+        32,
+        "call of a function with a cache (functools.lru_cache, functools.cache)",
+        "it is not followed where that could be told from what its cache gives: the very object, statistics, tensors and random numbers "
+        "of the first call",
+        "call it outside of the compiled function and pass its result in, or call its __wrapped__, which has no cache",
+    ),
     # 40-59: objects
     "mutation-of-unknown-object": BreakKind(
         40,

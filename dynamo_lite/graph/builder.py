@@ -33,7 +33,7 @@ from .core.fake import Propagator
 from .core.nested_int import NewNestedInts
 from .core.nodes import NODE_MAKERS, NodeFactory, NodeMeta, is_removable, let_go, placeholder_name, set_meta
 from .core.python_code import TraceGraph
-from .core.values import SymValue, TensorValue, requires_grad
+from .core.values import SymValue, TensorValue, requires_grad, tensors_made_by
 from .core.varying_floats import FloatValue
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
 from .inputs.outside import OutsideValues
@@ -214,6 +214,23 @@ class GraphBuilder:
     def node_count(self) -> int:
         """The number of nodes."""
         return len(self.graph.nodes)
+
+    @property
+    def random_draws(self) -> tuple[int, bool]:
+        """What is another where an operator has drawn random numbers, except that in a body only the first draw shows."""
+        return len(self.passes.random.nodes), self.scope is not None and self.scope.is_random
+
+    def reads_tensors_since(self, last: Node) -> bool:
+        """Whether an operator that was added after a node takes a tensor that none of them has made."""
+        made: set[Node] = set()
+        node = last.next
+        while node is not self.graph._root:
+            if node.op != "placeholder":  # inputs may be added after it too
+                if any(tensors_made_by(given) for given in node.all_input_nodes if given not in made):
+                    return True
+                made.add(node)
+            node = node.next
+        return False
 
     @property
     def is_empty(self) -> bool:

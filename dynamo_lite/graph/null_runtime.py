@@ -26,6 +26,7 @@ class EmptyGraph:
     is_empty = True
     op_count = 0
     last_node = None
+    random_draws = (0, False)
     inputs: tuple[Any, ...] = ()
     outside = SimpleNamespace(
         int_if_dynamic=lambda value, source: None,
@@ -43,6 +44,10 @@ class EmptyGraph:
     def paths_to_read(self) -> tuple[Any, ...]:
         """Nothing reads version counters."""
         return ()
+
+    def reads_tensors_since(self, last: object) -> bool:
+        """There are no tensors."""
+        return False
 
     def begin(self) -> None:
         """Nobody looks at operators."""

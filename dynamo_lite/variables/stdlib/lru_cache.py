@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 class CachedFunctionVariable(NativeVariable):
     """A function with a cache that exists before the frame.
 
-    One that hangs on a module or a class is there to save time: the wrapped function is followed and the real cache not
+    One that hangs on a module, a class or a closure is there to save time: the wrapped function is followed and the real cache not
     touched, if that makes no difference: the function changes nothing, and nobody can tell the objects that it gives from those in the
-    cache. One in a local variable may be asked for its statistics next: it is called, as is one in which the graph breaks, and one that
-    is given a tensor, whose data at the first call are those that count.
+    cache. A number that varies stays one: the function gives for it what it would give for the number. One in a local variable may be
+    asked for its statistics next: it is called, as is one in which the graph breaks, and one that reads a tensor, or draws random numbers,
+    where those of the first call are the ones that count.
     """
 
     def __init__(self, value: Any, source: GuardNode | None) -> None:
@@ -71,28 +72,57 @@ class CachedFunctionVariable(NativeVariable):
     def tp_descr_get(self, tx: Frame, obj: VariableTracker | None, cls: VariableTracker) -> VariableTracker:
         return self if obj is None else MethodVariable(self, obj)
 
-    def _is_local(self) -> bool:
-        return self.source.root.kind in (ir.LOCAL, ir.FREEVAR)
-
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        tr = tx.tr
-        error = Unsupported("call-c-function", f"{self.describe()}, whose cache has to be kept")
-        if self._is_local() or any(map(_is_tensor, (*args, *kwargs.values()))):
-            raise error
+        tr, call = tx.tr, FollowedCall(self, tx)
+        if self.source.kind == ir.LOCAL:
+            raise call.refusal("is in a local variable, where its statistics may be asked for")
+        if any(map(_is_tensor, (*args, *kwargs.values()))):
+            raise call.refusal("is given a tensor")
         key = _argument_key(tx, args, kwargs) if self.value.cache_parameters()["maxsize"] != 0 else None
         if key is not None and key in self.results:
             return self.results[key]
-        error.break_step, error.user_stack = tr.thread.failing_step(), tr.thread.user_stack()
-        changes, given = len(tr.effects.mutations), list(_objects([*args, *kwargs.values()], ()))
+        given = list(_objects([*args, *kwargs.values()], ()))
         result = tx.call(self._wrapped(tx), args, kwargs)
         made = list(_objects([result], given)) if key is not None else []
-        if len(tr.effects.mutations) != changes or any(vt.tp_iternext is not None for vt in made):
-            raise error  # the position of an iterator is no child of it
+        call.check(made, key is not None)
         if key is not None:
             self.results[key] = result
             if made:
+                error = call.refusal(
+                    "has given an object that is changed, asked for its identity, or leaves the compiled code"
+                )
                 tr.effects.cached.append(CachedResult(made, error))
         return result
+
+
+class FollowedCall:
+    """A call of a function with a cache that is followed, from its beginning on."""
+
+    def __init__(self, function: CachedFunctionVariable, tx: Frame) -> None:
+        self.name = function.describe()
+        self.tr = tx.tr
+        self.step, self.user_stack = tx.tr.thread.failing_step(), tx.tr.thread.user_stack()
+        self.changes = len(tx.tr.effects.mutations)
+        self.last_node = tx.tr.graph.last_node
+        self.drawn = tx.tr.graph.random_draws
+
+    def refusal(self, why: str) -> Unsupported:
+        """The break at the call; `why` goes on after the function's name."""
+        error = Unsupported("call-cached-function", f"{self.name}, which {why}")
+        error.break_step, error.user_stack = self.step, self.user_stack
+        return error
+
+    def check(self, made: list[VariableTracker], is_kept: bool) -> None:
+        """Raise `Unsupported` if a call that finds its result in the cache would leave something else behind. `made`: the objects that the
+        call has made; `is_kept`: whether there is a cache at all."""
+        if len(self.tr.effects.mutations) != self.changes:
+            raise self.refusal("changes something")
+        if any(vt.tp_iternext is not None for vt in made):
+            raise self.refusal("gives an iterator")  # whose position is no child of it
+        if is_kept and self.tr.graph.random_draws != self.drawn:
+            raise self.refusal("draws random numbers")
+        if is_kept and self.tr.graph.reads_tensors_since(self.last_node):
+            raise self.refusal("reads a tensor that it has not made, whose data at the first call count")
 
 
 def _argument_key(tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> Any:
@@ -137,16 +167,17 @@ class CachedResult:
 
 
 def _is_tensor(vt: VariableTracker) -> bool:
-    return not is_lazy(vt) and getattr(vt, "proxy", None) is not None
+    return not is_lazy(vt) and getattr(vt, "proxy", None) is not None and not vt.is_symbolic
 
 
 def _objects(roots: list[VariableTracker], known: Iterable[VariableTracker]) -> Iterator[VariableTracker]:
-    """The objects with an identity that the traced code has made, from `roots` on; those in `known` and behind them left out."""
+    """The objects with an identity that the traced code has made, from `roots` on; those in `known` and behind them left out. Numbers have
+    none, those that vary neither."""
     seen = {id(vt) for vt in known}
     pending = list(roots)
     while pending:
         vt = pending.pop()
-        if id(vt) in seen or is_lazy(vt) or vt.source is not None or vt.is_python_constant():
+        if id(vt) in seen or is_lazy(vt) or vt.source is not None or vt.is_python_constant() or vt.is_symbolic:
             continue
         seen.add(id(vt))
         yield vt
@@ -259,14 +290,14 @@ def _new_cache(
 
 def _cache_info(tx: Frame, self: Any, /) -> VariableTracker:
     if not isinstance(self, CacheVariable):
-        return unsupported("call-c-function", "cache_info() of a cache from outside")
+        return unsupported("call-cached-function", "cache_info() of a cache from outside")
     numbers = [ConstantVariable(n) for n in (self.hits, self.misses, self.maxsize, len(self.cache))]
     return tx.call(self.parts[3], numbers)
 
 
 def _cache_clear(tx: Frame, self: Any, /) -> VariableTracker:
     if not isinstance(self, CacheVariable):
-        return unsupported("call-c-function", "cache_clear() of a cache from outside")
+        return unsupported("call-cached-function", "cache_clear() of a cache from outside")
     self.hits = self.misses = 0
     self.cache.clear()
     return NONE
