@@ -227,8 +227,7 @@ BREAKS: dict[str, BreakKind] = {
     "call-cached-function": BreakKind(
         32,
         "call of a function with a cache (functools.lru_cache, functools.cache)",
-        "it is not followed where that could be told from what its cache gives: the very object, statistics, tensors and random numbers "
-        "of the first call",
+        "its cache may give something else than its code: an object that others have, data of an earlier call",
         "call it outside of the compiled function and pass its result in, or call its __wrapped__, which has no cache",
     ),
     # 40-59: objects

@@ -215,11 +215,6 @@ class GraphBuilder:
         """The number of nodes."""
         return len(self.graph.nodes)
 
-    @property
-    def random_draws(self) -> tuple[int, bool]:
-        """What is another where an operator has drawn random numbers, except that in a body only the first draw shows."""
-        return len(self.passes.random.nodes), self.scope is not None and self.scope.is_random
-
     def reads_tensors_since(self, last: Node) -> bool:
         """Whether an operator that was added after a node takes a tensor that none of them has made."""
         made: set[Node] = set()

@@ -26,7 +26,6 @@ class EmptyGraph:
     is_empty = True
     op_count = 0
     last_node = None
-    random_draws = (0, False)
     inputs: tuple[Any, ...] = ()
     outside = SimpleNamespace(
         int_if_dynamic=lambda value, source: None,
@@ -39,7 +38,7 @@ class EmptyGraph:
     def __init__(self, tr: Trace) -> None:
         sizes = SimpleNamespace(add_guards=lambda tr: None, who_made_constants=set, are_assumed=False)
         self.state = SimpleNamespace(restore=lambda: None, final_changes=lambda: [])
-        self.passes = SimpleNamespace(checks=None, sizes=sizes)
+        self.passes = SimpleNamespace(checks=None, sizes=sizes, random=SimpleNamespace(draws=(0, False)))
 
     def paths_to_read(self) -> tuple[Any, ...]:
         """Nothing reads version counters."""

@@ -43,6 +43,11 @@ class RandomNumbers(GraphEffect):
         elif outcome.is_random:
             self.builder.scope.note_random()
 
+    @property
+    def draws(self) -> tuple[int, bool]:
+        """What is another where an operator has drawn random numbers since; in a body only the first one shows."""
+        return len(self.nodes), self.builder.scope is not None and self.builder.scope.is_random
+
     def annotate(self, module: GraphModule) -> None:
         if self.nodes:
             self.unused = unused_random(self.builder, self.nodes)

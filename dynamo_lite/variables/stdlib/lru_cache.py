@@ -104,7 +104,7 @@ class FollowedCall:
         self.step, self.user_stack = tx.tr.thread.failing_step(), tx.tr.thread.user_stack()
         self.changes = len(tx.tr.effects.mutations)
         self.last_node = tx.tr.graph.last_node
-        self.drawn = tx.tr.graph.random_draws
+        self.drawn = tx.tr.graph.passes.random.draws
 
     def refusal(self, why: str) -> Unsupported:
         """The break at the call; `why` goes on after the function's name."""
@@ -119,7 +119,7 @@ class FollowedCall:
             raise self.refusal("changes something")
         if any(vt.tp_iternext is not None for vt in made):
             raise self.refusal("gives an iterator")  # whose position is no child of it
-        if is_kept and self.tr.graph.random_draws != self.drawn:
+        if is_kept and self.tr.graph.passes.random.draws != self.drawn:
             raise self.refusal("draws random numbers")
         if is_kept and self.tr.graph.reads_tensors_since(self.last_node):
             raise self.refusal("reads a tensor that it has not made, whose data at the first call count")
