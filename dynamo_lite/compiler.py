@@ -67,7 +67,8 @@ is_dynamo_compiling = is_compiling
 def __getattr__(name: str) -> Any:
     if name in OF_TORCH:
         owner = torch.compiler if hasattr(torch.compiler, name) else _cache  # where older torch has CacheInfo
-        return getattr(owner, name)
+        value = globals()[name] = getattr(owner, name)
+        return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import sys
 import types
 import typing
 
@@ -98,6 +99,43 @@ def test_questions_inside():
 
     assert fn(1) == (2, False, False, False)
     assert dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(1))[1:] == (True, False, False)
+
+
+LAZY = ("is_compiling", "counters", "testing", "set_stance", "compiler.is_exporting")
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_first_use_of_a_name_inside(name, monkeypatch):
+    """Names of the package are loaded when they are first used, which is no break."""
+    owner, _, own_name = name.rpartition(".")
+    module = getattr(dynamo_lite, owner) if owner else dynamo_lite
+    fn = eval(f"lambda x: (x + 1, dynamo_lite.{name})", globals())
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    expected = getattr(module, own_name)
+    monkeypatch.delitem(vars(module), own_name)
+    if own_name == "testing":
+        monkeypatch.delitem(sys.modules, "dynamo_lite.testing")
+    result, found = compiled(torch.ones(1))
+    assert result.item() == 2
+    assert found is vars(module)[own_name]
+    assert found is expected or own_name == "testing"
+
+
+def test_first_use_of_a_marker_inside(monkeypatch):
+    def fn(x):
+        dynamo_lite.graph_break("here")
+        return x + 1
+
+    monkeypatch.delitem(vars(dynamo_lite), "graph_break", raising=False)
+    with pytest.raises(Unsupported, match="DL025"):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(1))
+
+
+def test_names_that_the_package_has_not():
+    def fn(x):
+        return x + 1, hasattr(dynamo_lite, "no_such_name"), hasattr(dynamo_lite.compiler, "no_such_name")
+
+    assert dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(1))[1:] == (False, False)
 
 
 def test_nested_region_is_captured():

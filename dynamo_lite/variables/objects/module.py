@@ -7,6 +7,7 @@ Mirrors `Objects/moduleobject.c` and LOAD_GLOBAL of `Python/ceval.c`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import types
@@ -37,6 +38,11 @@ def is_module_level(value: object) -> bool:
     name = vars(kind)["__module__"].__get__(value)
     module = sys.modules.get(name) if type(name) is str else None
     return type(module) is types.ModuleType and module.__dict__.get(vars(kind)["__name__"].__get__(value)) is value
+
+
+def is_of_this_package(name: str) -> bool:
+    """Whether a module of that name belongs to this package."""
+    return name.partition(".")[0] == __name__.partition(".")[0]
 
 
 class GlobalsNamespace(VariableTracker):
@@ -175,6 +181,8 @@ class ModuleVariable(VariableTracker):
         attribute = type_attribute(tx, cls, name) if cls is not types.ModuleType else None
         if attribute is not None and attribute.tp_descr_set is not None and attribute.tp_descr_get is not None:
             return attribute.tp_descr_get(tx, self, tx.tr.type_tracker(cls))
+        if name not in self.names and name not in namespace.stored:
+            self._load_own(name)
         found = namespace.own(tx, name)
         if found is not None:
             return found
@@ -193,6 +201,14 @@ class ModuleVariable(VariableTracker):
         who = f"module '{own_name}'" if type(own_name) is str else "module"
         message = f"{who} has no attribute '{name}'"
         return tx.raises_naming(AttributeError, message, name=ConstantVariable(name), obj=self)
+
+    def _load_own(self, name: str) -> None:
+        """Have a module of this package bind a name that it loads when first used: an import that changes nothing of the program. A name
+        that it does not have stays absent."""
+        hook = self.names.get("__getattr__")
+        if type(hook) is types.FunctionType and hook.__globals__ is self.names and is_of_this_package(self.describe()):
+            with contextlib.suppress(AttributeError, ImportError):
+                hook(name)
 
     def _guard_type(self, tx: Frame) -> None:
         """A program may give a module of its own another class, whose attributes come before and after those of the module."""
