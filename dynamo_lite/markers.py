@@ -112,10 +112,14 @@ def _code_of(fn: object) -> types.CodeType:
 
 
 def _mark_all(target: set[Any], fn: T) -> T:
-    for one in fn if isinstance(fn, list | tuple) else (fn,):
+    """Give `fn`, or each function of a list, the mark of this set in place of the other marks: the last call counts."""
+    functions = fn if isinstance(fn, list | tuple) else (fn,)
+    for one in functions:
         if not callable(one):
             raise TypeError(f"expected a callable, got {type(one).__name__}")
-        target.add(one)
+    for marked in (ALLOWED_IN_GRAPH, DISALLOWED_IN_GRAPH, FORBIDDEN_IN_GRAPH):
+        marked.difference_update(functions)
+    target.update(functions)
     return fn
 
 
@@ -125,7 +129,6 @@ def allow_in_graph(fn: T) -> T:
     The function must be free of effects on Python state and work on fake tensors. Returns `fn`. Raises TypeError if it
     is not callable.
     """
-    DISALLOWED_IN_GRAPH.difference_update(fn if isinstance(fn, list | tuple) else (fn,))
     return _mark_all(ALLOWED_IN_GRAPH, fn)
 
 
@@ -148,7 +151,6 @@ def dont_skip_tracing(fn: T) -> T:
 
 def disallow_in_graph(fn: T) -> T:
     """End the graph at calls of `fn` (or of each function of a list). Returns `fn`; TypeError if it is not callable."""
-    ALLOWED_IN_GRAPH.difference_update(fn if isinstance(fn, list | tuple) else (fn,))
     return _mark_all(DISALLOWED_IN_GRAPH, fn)
 
 

@@ -136,6 +136,26 @@ def test_what_is_disallowed_or_forbidden(name):
     assert graphs == 1 and not slugs
 
 
+@pytest.mark.parametrize("target", [torch.cos, helper], ids=["C function", "function"])
+def test_the_last_mark_counts(target):
+    def call(x):
+        return target(x) * 2
+
+    try:
+        for _ in range(2):
+            dynamo_lite.forbid_in_graph(target)
+            with pytest.raises(UserError, match="must not be called in captured code"):
+                captured(call, X)
+            dynamo_lite.allow_in_graph(target)
+            assert captured(call, X)[1:] == (1, 2, [])
+            dynamo_lite.forbid_in_graph(target)
+            dynamo_lite.disallow_in_graph([target])
+            assert captured(call, X)[3] == ["disallowed-function"]
+    finally:
+        for marked in (markers.ALLOWED_IN_GRAPH, markers.DISALLOWED_IN_GRAPH, markers.FORBIDDEN_IN_GRAPH):
+            marked.discard(target)
+
+
 def test_what_was_given_to_torchs_functions():
     @torch._dynamo.forbid_in_graph
     def forbidden(x):
