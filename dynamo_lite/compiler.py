@@ -79,7 +79,8 @@ def __dir__() -> list[str]:
 def error_on_graph_break(error_on_graph_break: bool) -> ConfigPatch:
     """A context manager and decorator: frames that are compiled inside raise `Unsupported` at a break, or split there.
 
-    It holds for what is compiled inside, not for versions that exist already.
+    It holds for what is compiled inside, not for versions that exist already; in captured code, for the breaks of the code that it
+    encloses, the innermost before the others, and `fullgraph=True` before all.
     """
     return config.patch(error_on_graph_break=error_on_graph_break)
 

@@ -93,6 +93,61 @@ def test_error_on_graph_break():
             assert dynamo_lite.compile(fn, backend="eager")(torch.ones(1)).item() == 4
 
 
+def breaking(x):
+    dynamo_lite.graph_break()
+    return x + 1
+
+
+def block(x):
+    with dynamo_lite.error_on_graph_break(True):
+        return breaking(x)
+
+
+def inner_true(x):
+    with dynamo_lite.error_on_graph_break(False), dynamo_lite.error_on_graph_break(True):
+        return breaking(x)
+
+
+def inner_false(x):
+    with dynamo_lite.error_on_graph_break(True), dynamo_lite.error_on_graph_break(False):
+        return breaking(x)
+
+
+def behind_the_block(x):
+    with dynamo_lite.error_on_graph_break(True):
+        x = x * 2
+    return breaking(x)
+
+
+def strict_callee(x):
+    return dynamo_lite.error_on_graph_break(True)(breaking)(x)
+
+
+def lenient_callee(x):
+    with dynamo_lite.error_on_graph_break(True):
+        return dynamo_lite.error_on_graph_break(False)(breaking)(x * 2)
+
+
+@pytest.mark.parametrize("fn", [block, inner_true, strict_callee, dynamo_lite.error_on_graph_break(True)(breaking)])
+def test_breaks_are_errors_inside(fn):
+    """The setting holds for the code that it encloses, compiled or not yet."""
+    with pytest.raises(Unsupported, match="DL025"):
+        dynamo_lite.compile(fn, backend="eager")(torch.ones(1))
+    assert not dynamo_lite.config.error_on_graph_break
+
+
+@pytest.mark.parametrize(("fn", "graphs"), [(inner_false, 1), (behind_the_block, 2), (lenient_callee, 2)])
+def test_breaks_are_allowed_inside(fn, graphs):
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(1)), fn(torch.ones(1)))
+    assert counter.frame_count == graphs
+    assert not dynamo_lite.config.error_on_graph_break
+    with pytest.raises(Unsupported, match="DL025"):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(1))
+
+
 def test_questions_inside():
     def fn(x):
         return x + 1, dynamo_lite.is_dynamo_compiling(), dynamo_lite.is_exporting(), torch.compiler.is_exporting()

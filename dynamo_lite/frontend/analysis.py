@@ -263,6 +263,8 @@ class Analysis:
             raise begun.saved
 
     def _break(self, tr: Trace) -> Any:
+        if tr.breaks_raise and self.facts.break_reason is not None:
+            raise self.facts.break_reason  # found later, when breaks were allowed again
         if raises_again(tr.thread.current):
             # What this frame is resumed with would be done for real, fail, and be what the next resume function begins with.
             return self._eager_entry(tr)

@@ -28,7 +28,7 @@ from dynamo_lite.variables.objects import subclass
 from dynamo_lite.variables.objects.function import FunctionVariable, MethodVariable, call_handler, call_stand_in
 from dynamo_lite.variables.objects.instance import special
 from dynamo_lite.variables.protocol import abstract, trace_rules
-from dynamo_lite.variables.protocol.base import MISSING, LazyVariable, VariableTracker, running
+from dynamo_lite.variables.protocol.base import MISSING, LazyVariable, VariableTracker, is_lazy, running
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, ConstantVariable
 from dynamo_lite.variables.protocol.descr import refuse_finalizer
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, slug_of_foreign
@@ -110,8 +110,14 @@ class Trace:
 
     @property
     def breaks_raise(self) -> bool:
-        """Whether a graph break is an error."""
-        return self.region.fullgraph or config.error_on_graph_break
+        """Whether a graph break is an error at this point of the program, which may have changed the setting itself."""
+        if self.region.fullgraph:
+            return True
+        settings = self.heap.get(id(config.__dict__))
+        stored = None
+        if settings is not None and not is_lazy(settings) and settings.mutated:
+            stored = settings.stored("error_on_graph_break")
+        return config.error_on_graph_break if stored is None else stored.is_python_constant() and stored.value is True
 
     @property
     def failing_branches(self) -> set[Any] | None:

@@ -44,6 +44,7 @@ from dynamo_lite.variables.protocol.base import (
     Plain,
     VariableTracker,
     held_items,
+    is_lazy,
     missing_from,
     real_object,
     sourced_objects,
@@ -282,6 +283,12 @@ class DictVariable(NativeVariable):
         """The value for a key, or None. Of a dict from outside that one key is guarded: in a table of classes (`copyreg.dispatch_table`) a
         guard on all keys would depend on every class that a library registers."""
         return self.find(self.key(tx, key))
+
+    def stored(self, key: str) -> VariableTracker | None:
+        """What the run has stored or looked at under a key, without a guard; None if that is nothing."""
+        items = self.__dict__.get("items")
+        found = self.pending.get(key, (False, None))[1] if items is None else dict.get(items, key)
+        return None if found is None or is_lazy(found) else found
 
     def pairs(self, tx: Frame = None) -> list[tuple[VariableTracker, VariableTracker]]:
         """Keys and values."""
