@@ -270,3 +270,17 @@ def scale_by_weights():
             return tokens * weights
 
     return Model()
+
+
+def test_marks_are_read_when_a_call_is_compiled():
+    """A version that fits is used, even if the marked dimension is a constant in it."""
+
+    def fn(x):
+        return x * 2 if x.shape[0] == 4 else x * 3
+
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for x in (marked(4), marked(4, mark_dynamic)):
+        assert torch.equal(compiled(x), x * 2)
+    dynamo_lite.reset()
+    with pytest.raises(UserError, match="dimension 0 of x was marked dynamic, but the code makes it the constant 4"):
+        compiled(marked(4, mark_dynamic))
