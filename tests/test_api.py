@@ -911,6 +911,27 @@ def test_compiled_inside_compiled():
     assert inner_counter.frame_count == 1
 
 
+@pytest.mark.parametrize("as_decorator", [False, True])
+def test_compile_with_a_backend_that_is_an_object(as_decorator):
+    counter = CompileCounter()
+
+    def f(x):
+        if as_decorator:
+
+            @dynamo_lite.compile(backend=counter)
+            def inner(x):
+                return x + 1
+        else:
+            inner = dynamo_lite.compile(lambda x: x + 1, backend=counter)
+        return inner(x) * 2, inner
+
+    compiled = dynamo_lite.compile(f, backend=counter, fullgraph=True)
+    for _ in range(3):
+        result, inner = compiled(torch.ones(3))
+        assert result.tolist() == [4.0] * 3 and inner(torch.ones(2)).tolist() == [2.0] * 2
+    assert counter.frame_count == 2  # one of `f`, one of `inner`, whose code is the same at each call
+
+
 def test_compiled_module_inside_compiled_function():
     counter = CompileCounter()
     net = dynamo_lite.compile(Net(), backend="eager")

@@ -63,7 +63,7 @@ class NewCompiledVariable(VariableTracker):
     cls = _eval_frame.Callable
     compiler: Any = Plain()
     function: FunctionVariable = Child()
-    options: dict[str, Any] = Plain()
+    options: dict[str, VariableTracker] = Plain()
 
     def describe(self) -> str:
         return f"compiled {self.function.describe()}"
@@ -83,17 +83,17 @@ class NewCompiledVariable(VariableTracker):
         cg.load_callable(self.compiler)
         cg.load(self.function)
         for value in self.options.values():
-            cg.load_const(value)
+            cg.load(value)
         cg.asm.call(1 + len(self.options), tuple(self.options))
 
 
 def nested_compiler(compile: Any) -> None:
-    """Have calls of `compile` in captured code make models: of plain functions, with options that are constants."""
+    """Have calls of `compile` in captured code make models: of plain functions, with options that are constants or existed before."""
 
     @builtin(compile)
     def compile_inside(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
         try:
-            options = {name: _option(value) for name, value in kwargs.items()}
+            options = {name: _option(tx, value) for name, value in kwargs.items()}
         except NotConstant as error:
             return unsupported("nested-compiler", f"compile with {error}")
         try:
@@ -103,11 +103,11 @@ def nested_compiler(compile: Any) -> None:
         if type(sample) is not _eval_frame.Callable:  # it is disabled
             return unsupported("nested-compiler", "compile that returns what it gets")
         if not args:
-            return PartialCompiledVariable(compile, options)
-        return _compiled(compile, options, *args)
+            return PartialCompiledVariable(compile, kwargs, type(compile(**options)))
+        return _compiled(compile, kwargs, *args)
 
 
-def _compiled(compiler: object, options: dict[str, Any], *args: VariableTracker) -> VariableTracker:
+def _compiled(compiler: object, options: dict[str, VariableTracker], *args: VariableTracker) -> VariableTracker:
     function = args[0]
     while isinstance(function, CompiledVariable | NewCompiledVariable):
         function = function.function
@@ -116,20 +116,26 @@ def _compiled(compiler: object, options: dict[str, Any], *args: VariableTracker)
     return NewCompiledVariable(compiler, function, options)
 
 
-def _option(vt: VariableTracker) -> Any:
-    if not vt.is_python_constant():
+def _option(tx: Frame, vt: VariableTracker) -> Any:
+    """The value of an option; an object that existed before, a backend, is the same at each call."""
+    if vt.is_python_constant():
+        return vt.as_python_constant()
+    value = real_object(vt)
+    if vt.source is None or value is MISSING or not callable(value):
         raise NotConstant(vt.describe())
-    return vt.as_python_constant()
+    tx.tr.guard(vt.source, ir.IS, value)
+    return value
 
 
 class PartialCompiledVariable(VariableTracker):
     """The result of `compile` without a function: a decorator, made for calls."""
 
     compiler: Any = Plain()
-    options: dict[str, Any] = Plain()
+    options: dict[str, VariableTracker] = Plain()
+    cls: type = Plain()
 
     def python_type(self) -> type:
-        return type(self.compiler())
+        return self.cls
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if kwargs or len(args) != 1:
@@ -139,7 +145,7 @@ class PartialCompiledVariable(VariableTracker):
     def emit_new(self, cg: Codegen) -> None:
         cg.load_callable(self.compiler)
         for value in self.options.values():
-            cg.load_const(value)
+            cg.load(value)
         cg.asm.call(len(self.options), tuple(self.options))
 
 
