@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_420,
+    ".": 4_430,
     "backends": 3_650,
     "backends/compiled": 900,
     "backends/regions": 1_080,
@@ -39,7 +39,7 @@ MOST_LINES = {
     "variables/protocol": 3_620,
     "variables/stdlib": 3_050,
     "variables/torch": 6_400,
-    "variables/torch/autograd": 2_000,
+    "variables/torch/autograd": 2_030,
     "variables/torch/data": 2_540,
     "variables/torch/distributed": 450,
     "variables/torch/higher_order": 1_600,
