@@ -297,6 +297,8 @@ class GraphBuilder:
             results = list(self.outputs)
             for effect in self.passes:
                 effect.finish(results)
+            for effect in self.passes:
+                effect.settle(results)
             self.graph.output((*results, *added))
             self.module = _LazyGraphModule(self.bodies, self.graph)
             for effect in self.passes:

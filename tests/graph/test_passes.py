@@ -23,13 +23,13 @@ ORDER = [
     "state",
     "saved_hooks",
     "inputs",
+    "gradients",  # of the results of which others are made
     "outputs",  # makes results
     "versions",  # of the results that have been made
     "modes",
     "assigned",
     "leaves",
     "data",
-    "gradients",  # of the results that have been made
     "backward",  # not about results whose gradients are used up
     "hooks",
     "random",

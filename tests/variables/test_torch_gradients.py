@@ -209,6 +209,71 @@ def test_a_result_whose_gradients_are_used_up(backend):
             z.backward()
 
 
+def chunk_returned(lin, a):
+    mu, log = lin(a).chunk(2, 1)
+    loss = (mu**2).sum() + log.exp().sum()
+    loss.backward()
+    return loss.detach(), mu
+
+
+def split_returned(lin, a):
+    mu, log = lin(a).split([1, 2], 1)
+    return *grad((mu.sum() * log).sum(), lin.weight), mu, log
+
+
+def unpacked_rows_returned(lin, a):
+    h = lin(a)
+    first, second, *_ = h
+    (first * second).sum().backward()
+    return first, second[1:], h.detach(), h
+
+
+def last_row_returned(lin, a):
+    for row in lin(a):
+        row.sum().backward(retain_graph=True)
+    row.sum().backward()
+    return row
+
+
+def row_returned_with_its_history(lin, a):
+    first, second, *_ = lin(a)
+    (first * second).sum().backward(retain_graph=True)
+    return first
+
+
+PIECES = [chunk_returned, split_returned, unpacked_rows_returned, last_row_returned, row_returned_with_its_history]
+
+
+def about(result):
+    """What a program can tell of a result: what it is, what its gradients and a change in place raise."""
+    said = []
+    for change in (lambda: result.sum().backward(retain_graph=True), lambda: result.add_(1)):
+        try:
+            change()
+        except RuntimeError as error:
+            said.append(str(error))
+        else:
+            said.append(None)
+    return result.requires_grad, result._is_view(), str(result.grad_fn and result.grad_fn.name()), said
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", PIECES)
+def test_pieces_of_a_tensor_whose_gradients_are_used_up(fn, backend):
+    lin = nn.Linear(3, 3)
+
+    def outcome(step):
+        lin.zero_grad()
+        results = step(lin, x())
+        results = results if isinstance(results, tuple) else (results,)
+        return [t.detach().clone() for t in results], list(map(about, results)), lin.weight.grad
+
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for _ in range(2):
+        values, facts, gradient = outcome(compiled)
+        assert same((values, gradient), (outcome(fn)[0], outcome(fn)[2]), tol=1e-5) and facts == outcome(fn)[1]
+
+
 # -- backward
 
 

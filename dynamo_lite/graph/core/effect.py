@@ -65,6 +65,9 @@ class GraphEffect:
     def finish(self, results: list[Node]) -> None:
         """No operator is added or removed any more but by this method: find out what to do around the call. May change the results."""
 
+    def settle(self, results: list[Node]) -> None:
+        """All effects are finished, and these are the results of the compiled graph: none is added. May put others in their place."""
+
     def annotate(self, module: GraphModule) -> None:
         """The module is made: tell backends about the effect in its `meta`."""
 

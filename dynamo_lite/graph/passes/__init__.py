@@ -35,8 +35,9 @@ class Passes(NamedTuple):
 
     - `checks` sees the results that it has added before anything else takes them for results of the program.
     - `sizes` adds assertions before `state` puts the ambient state back, at the end of the graph.
-    - `outputs` makes the results that `versions` counts, and whose gradients `gradients` looks at.
-    - `gradients` finds the results without a history, about which `backward` need not care.
+    - `gradients` gives results their used-up history before `outputs` makes others of them; it also tells `backward` about which of them
+      it need not care.
+    - `outputs` makes the results that `versions` counts.
     - `wrappers` and `fakes` come last: each may tell compilers to leave the graph alone.
     """
 
@@ -45,13 +46,13 @@ class Passes(NamedTuple):
     state: AmbientState
     saved_hooks: SavedTensorHooks
     inputs: InputAliasing
+    gradients: UsedGradients
     outputs: OutputAliasing
     versions: ResultVersions
     modes: FunctionModes
     assigned: AssignedData
     leaves: Leaves
     data: WrittenData
-    gradients: UsedGradients
     backward: BackwardSplit
     hooks: HookLifetimes
     random: RandomNumbers

@@ -170,7 +170,7 @@ class BackwardSplit(GraphEffect):
         if not (self.hook_calls or self.cuts or self.tensor_hooks):
             return
         builder = self.builder
-        used_up = {builder.outputs[i] for i in builder.passes.gradients.outputs}
+        used_up = builder.passes.gradients.used_up
         for output in builder.outputs:
             if output not in used_up and requires_grad(output):
                 for node, _, _ in history(builder, [output]):

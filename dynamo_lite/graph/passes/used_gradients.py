@@ -24,24 +24,39 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class UsedGradients(GraphEffect):
-    """`are_asked_for`: the graph computes gradients. `outputs`: the positions of the results whose gradients it has used up, each with the
-    name of its node of autograd in eager execution. They require gradients, and asking for these raises."""
+    """`are_asked_for`: the graph computes gradients. `used_up`: the results of the program whose gradients it has used up. `outputs`: the
+    positions of such results of the compiled graph, each with the name of its node of autograd in eager execution. They require gradients,
+    and asking for these raises; what is made of them after the graph inherits that."""
 
     kept = "outputs"
 
     are_asked_for: bool = False
+    used_up: set[Node] = field(default_factory=set)
     outputs: dict[int, str] = field(default_factory=dict)
 
     def finish(self, results: list[Node]) -> None:
-        """The graph detaches these outputs."""
-        builder = self.builder
-        if self.are_asked_for and builder.returns_gradients:
-            self.outputs = at_the_end(builder, self._used_up)
-        for i in self.outputs:
-            node = builder.outputs[i]
-            results[results.index(node)] = builder.add("call_method", "detach", (node,))
+        if self.are_asked_for and self.builder.returns_gradients:
+            self.used_up.update(self._names(self.builder.outputs))
 
-    def _used_up(self, values: dict[Node, Any]) -> dict[int, str]:
+    def settle(self, results: list[Node]) -> None:
+        """The graph detaches these results."""
+        if not self.used_up:
+            return
+        names = self._names(results)  # those of which others are made after the graph may be no results of the program
+        self.outputs = {i: names[node] for i, node in enumerate(results) if node in names}
+        for i in self.outputs:
+            results[i] = self.builder.add("call_method", "detach", (results[i],))
+
+    def release(self) -> None:
+        super().release()
+        self.used_up.clear()
+
+    def _names(self, nodes: list[Node]) -> dict[Node, str]:
+        """Those of the nodes whose gradients are used up, each with the name of its node of autograd."""
+        found: dict[Node, str] = at_the_end(self.builder, functools.partial(self._used_up, nodes))
+        return found
+
+    def _used_up(self, nodes: list[Node], values: dict[Node, Any]) -> dict[Node, str]:
         builder = self.builder
         cuts = builder.passes.backward.cuts
         ends = [*(i.node for i in builder.inputs), *(made for found in cuts.values() for made in found.values())]
@@ -53,8 +68,8 @@ class UsedGradients(GraphEffect):
                 pieces += [node.args[0] for node, _, _ in history(builder, [output]) if node.target is cut]
             return any(_is_freed(values[node], leaves) for node in pieces)
 
-        found = [(i, node) for i, node in enumerate(builder.outputs) if leaves and is_used_up(node)]
-        return {i: type(values[node].grad_fn).__name__ for i, node in found}
+        found = [node for node in nodes if leaves and is_used_up(node)]
+        return {node: type(values[node].grad_fn).__name__ for node in found}
 
     def call_wrapper(self) -> Wrapper | None:
         return functools.partial(with_freed, self.outputs) if self.outputs else None
