@@ -1,5 +1,7 @@
 """Hooks of tensors: in the graph, or registered after it where the tensor existed before."""
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from torch import nn
@@ -317,3 +319,45 @@ def test_an_error_about_what_a_hook_returns_names_the_hook(make):
 
     x = torch.ones(3, requires_grad=True)
     assert dynamo_lite.compile(fn, backend="eager")(x) == fn(x)
+
+
+@pytest.mark.parametrize("register", [torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook])
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_a_removed_hook_leaves_its_dict(register, is_followed):
+    name = "_backward_hooks" if register is torch.Tensor.register_hook else "_post_accumulate_grad_hooks"
+
+    def fn(p):
+        handle = register(p, lambda given: None)
+        if is_followed:
+            (p * 2).sum().backward()
+        handle.remove()
+        return p * 3
+
+    counter = CompileCounterWithBackend("eager")
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    p = torch.ones(2, requires_grad=True)
+    for _ in range(2):
+        p.grad = None
+        compiled(p)
+        hooks = getattr(p, name)
+        assert type(hooks) is OrderedDict and not hooks
+    assert counter.frame_count == 1
+    seen.clear()
+    with register(p, seen.append):
+        (p * 2).sum().backward()
+    assert len(seen) == 1 and getattr(p, name) is hooks
+
+
+def test_a_hook_removed_from_an_input_with_a_history_leaves_its_dict():
+    def fn(a):
+        a.register_hook(lambda g: g * 7).remove()
+        return a.sin()
+
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    for call in (fn, compiled, compiled):
+        leaf = x()
+        a = leaf * 1
+        result = call(a).sum()
+        a.register_hook(lambda g: g * 2)
+        result.backward()
+        assert len(a._backward_hooks) == 1 and same(leaf.grad, 2 * leaf.detach().cos())

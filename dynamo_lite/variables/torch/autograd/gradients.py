@@ -33,7 +33,7 @@ from dynamo_lite.variables.torch.subclasses.fake_tensor import FakeTensorVariabl
 from dynamo_lite.variables.torch.tensor import NewParameterVariable, TensorVariable, set_requires_grad
 
 from .backward_split import Stages, replaced_gradient
-from .hooks import leave_before, registered
+from .hooks import DICTS, leave_before, registered
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -352,18 +352,12 @@ def _hooks_of_leaf(tx: Frame, leaf: TensorVariable, register: Any) -> list[Varia
     """The hooks that a leaf has, those that the traced code has registered included."""
     if leaf.source is None:
         return []
-    name = _DICTS[register]
+    name = DICTS[register]
     real, source = getattr(leaf.value, name), tx.tr.source(leaf.source, ir.ATTR, name)
     if not real:
         tx.tr.guard(source, ir.TRUTH, False)
     hooks = tx.tr.unpack(tx, tx.call(get_attr(tx, tx.tr.wrap(real, source), "values"), [])) if real else []
     return [*hooks, *(h.hook for h in registered(tx.tr) if h.tensor is leaf and h.register is register)]
-
-
-_DICTS = {
-    torch.Tensor.register_hook: "_backward_hooks",
-    torch.Tensor.register_post_accumulate_grad_hook: "_post_accumulate_grad_hooks",
-}
 
 
 def _arrive(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:

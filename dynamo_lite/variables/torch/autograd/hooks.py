@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 import types
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import torch
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 SLUG = "hook-registration"
 T = torch.Tensor
+DICTS = {T.register_hook: "_backward_hooks", T.register_post_accumulate_grad_hook: "_post_accumulate_grad_hooks"}
+"""Where a tensor has the hooks of each kind."""
 
 
 class HookHandleVariable(VariableTracker):
@@ -61,7 +64,9 @@ class HookHandleVariable(VariableTracker):
 
     def children(self) -> Any:
         number = () if self.number is None else (self.number,)
-        return number if self.removed or self.node is not None else (self.tensor, self.hook, *number)
+        if self.node is not None:
+            return number
+        return (self.tensor, *number) if self.removed else (self.tensor, self.hook, *number)
 
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name == "remove":
@@ -90,8 +95,7 @@ class HookHandleVariable(VariableTracker):
 
     def emit_new(self, cg: Codegen) -> None:
         """Register the hook."""
-        node = self.tensor.proxy.node
-        if self.removed or self.node is not None or (node is not None and node.op != "placeholder"):
+        if self.removed or self.node is not None or self._is_changed():
             raise Unsupported(SLUG, "a handle, or a tensor that is changed in place").at(self.step)
         cg.load_callable(self.register if self.number is None else registered_as)
         if self.number is not None:
@@ -102,6 +106,21 @@ class HookHandleVariable(VariableTracker):
         cg.asm.call(2 if self.number is None else 4)
 
     emit_fill = None
+
+    def emit_removed(self, cg: Codegen) -> None:
+        """Leave the tensor as a hook does that was there for a while."""
+        if self._is_changed() and not self.tensor.proxy.meta.is_leaf:
+            raise Unsupported(SLUG, "a tensor that is changed in place").at(self.step)
+        cg.load_callable(open_dict)
+        cg.load(self.tensor)
+        cg.load_const(DICTS[self.register])
+        cg.load_const(self.number is None)
+        cg.asm.call(3)
+        cg.asm.pop_top()
+
+    def _is_changed(self) -> bool:
+        node = self.tensor.proxy.node
+        return node is not None and node.op != "placeholder"
 
     def check(self, tr: Trace) -> None:
         """Break if a hook in the graph, which has been followed already, would find something else when it is called."""
@@ -161,6 +180,16 @@ def registered_as(number: int, register: Any, tensor: torch.Tensor, hook: object
         RemovableHandle.next_id = max(following, RemovableHandle.next_id)
 
 
+def open_dict(tensor: torch.Tensor, name: str, counts: bool) -> None:
+    """Give a tensor the dict that the first hook makes and that stays when the hook is removed. `counts`: the hook's handle has got no
+    number yet."""
+    RemovableHandle.next_id += counts
+    if getattr(tensor, name) is None:
+        setattr(tensor, name, OrderedDict())
+        if name == "_backward_hooks" and tensor.grad_fn is not None:
+            tensor.grad_fn._register_hook_dict(tensor)
+
+
 class TraceEffectVariable(VariableTracker):
     """Something that generated code does once after the graph, or that is checked then; no object of the program."""
 
@@ -197,7 +226,9 @@ class RegistrationsVariable(TraceEffectVariable):
         for handle in self.handles:
             if handle.node is not None:
                 handle.check(cg.tr)
-            elif not handle.removed:
+            elif handle.removed:
+                handle.emit_removed(cg)
+            else:
                 cg.load(handle)
                 cg.asm.pop_top()
 
