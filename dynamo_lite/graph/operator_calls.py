@@ -333,11 +333,18 @@ class OperatorCalls:
                 check_views(self.builder, value, error)
 
     def _refuse_detach(self, target: object, tensors: list[TensorValue]) -> None:
-        """Break where torch refuses to detach a view in place: the fake of an input is none."""
+        """Break where torch refuses to detach a view in place: the fake of an input is none. Also where an input has gradients: compilers
+        leave it its history, and what has been kept of it for gradients does not learn of the change."""
         origin = tensors[0].origin if tensors and getattr(target, "__name__", target) == "detach_" else None
         if origin is None or origin[0] != "input":
             return
         _, source, real = origin
+        if tensors[0].meta.requires_grad:
+            error = Unsupported("fake-tensor-error", "detach_ of an input that requires gradients")
+            node = next(i.node for i in self.builder.inputs if i.node.meta.subject is tensors[0])
+            if node.users:
+                self.builder.end_before(next(iter(node.users)), error)
+            raise error
         if not is_no_view(real):
             unsupported("fake-tensor-error", "detach_ of a view")
         self.builder.tr.guards.predicate(is_no_view, (source,), "is no view")

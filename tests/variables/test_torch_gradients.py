@@ -693,3 +693,35 @@ def test_a_loss_behind_its_backward_pass_is_a_tensor_like_others(backend):
     with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
         loss.backward()
     assert loss.detach_().is_leaf
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_input_that_is_detached_in_place_behind_its_use(backend, inside):
+    """The operator that has kept it for its gradient raises."""
+
+    def fn(a, w):
+        t = (a * w).sum()
+        a.detach_()
+        if inside:
+            t.backward()
+        return t
+
+    w = weight()
+    with pytest.raises(RuntimeError, match="a saved tensor that has been detached in-place"):
+        dynamo_lite.compile(fn, backend=backend)(w.sin(), w).backward()
+    assert w.grad is None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_input_that_is_detached_in_place_first(backend):
+    def fn(a, w):
+        a.detach_()
+        t = (a * w).sum()
+        t.backward()
+        return a.requires_grad, t.detach()
+
+    w = weight()
+    a = w * 2
+    requires_grad, t = dynamo_lite.compile(fn, backend=backend)(a, w)
+    assert not requires_grad and not a.requires_grad and t.item() == 4.5 and same(w.grad, w.detach() * 2)
