@@ -134,9 +134,6 @@ class PartialCompiledVariable(VariableTracker):
     options: dict[str, VariableTracker] = Plain()
     cls: type = Plain()
 
-    def python_type(self) -> type:
-        return self.cls
-
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
         if kwargs or len(args) != 1:
             return unsupported("nested-compiler", "compile")

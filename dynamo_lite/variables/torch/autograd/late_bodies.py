@@ -27,8 +27,7 @@ class LateBody:
         self.follow = follow
         self.slug = slug
         self.what = what
-        self.node: Node | None = None
-        self.is_off = tr.graph.scope is not None
+        self.node: Any = None
         self.computes: list[Any] = []
         self.writes = tr.effects.writes
 
@@ -40,14 +39,14 @@ class LateBody:
         return captured
 
     def belongs_to(self, tr: Trace, node: Node) -> None:
-        """The node in the graph that the bodies belong to."""
+        """The node that the bodies belong to. One in a body of another operator is followed where it is."""
         self.node = node
-        if not self.is_off:
+        if tr.graph.scope is None:
             tr.effects.late_bodies.append(self)
 
     def check(self, tr: Trace) -> None:
         """End the graph before the node if the bodies would compute something else by now."""
-        if self.is_off or self.node is None or self.writes == tr.effects.writes:
+        if self.writes == tr.effects.writes:
             return
         tx = tr.thread.current
         try:
