@@ -209,6 +209,28 @@ def test_a_result_whose_gradients_are_used_up(backend):
             z.backward()
 
 
+def kept_and_changed(a, w):
+    y = (a * w).exp()
+    z = (y * 2).sum()
+    z.backward(retain_graph=True)
+    y.add_(1)
+    return z, y
+
+
+def error_of_backward(call):
+    with pytest.raises(RuntimeError) as raised:
+        call().sum().backward()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("i", [0, 1])
+def test_the_error_of_gradients_whose_tensors_have_changed(i):
+    compiled = dynamo_lite.compile(kept_and_changed, backend="eager", fullgraph=True)
+    found, expected = (error_of_backward(lambda: fn(x(), weight())[i]) for fn in (compiled, kept_and_changed))
+    assert found == expected
+    assert "modified by an inplace operation" in found
+
+
 def chunk_returned(lin, a):
     mu, log = lin(a).chunk(2, 1)
     loss = (mu**2).sum() + log.exp().sum()
