@@ -34,6 +34,8 @@ EVERY = {
     "backends/test_compiled_graph.py::test_under_torch_compile": 0,
     "backends/test_compiled_graph.py::test_which_are_called_directly*": 3,
     "backends/test_freezing.py::test_inductors_own_setting*": 0,
+    "backends/test_frozen_parts.py::test_halves*": 0,
+    "backends/test_inference.py::test_as_in_eager_execution*": 5,
     "backends/test_pooling.py::test_what_is_right_is_left_alone": 0,
     "backends/test_pooling.py::test_windows_beyond_the_input*": 5,
     "backends/test_pooling.py::test_without_gradients_padding_is_no_matter": 0,

@@ -14,6 +14,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.api import settings_of
 from dynamo_lite.backends import registry
+from dynamo_lite.backends.compiled import artifact
 from dynamo_lite.backends.eager import eager
 from dynamo_lite.config import config
 from dynamo_lite.exc import InvalidBackend
@@ -223,6 +224,8 @@ class TestBackground:
         """Inductor's graph, from the other process; torch's compilers are not asked again."""
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
         monkeypatch.setattr(apart, "GIVEN_WAY", 0)
+        # `conftest` sets variables
+        monkeypatch.setattr(artifact, "_environment", lambda: artifact._of_interest(os.environ))
 
         def wave(x):
             for _ in range(3):
