@@ -14,6 +14,7 @@ Mirrors `Python/assemble.c` (3.11: the end of `Python/compile.c`), `Objects/loca
 import dis
 import functools
 import opcode
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import CodeType
@@ -325,6 +326,7 @@ def encode(items: list, header: Header) -> CodeType:
     for i, value in enumerate(consts):
         if type(value) is UnitOffset:
             consts[i] = place(program.starts[program.labels[value.label]])
+    firstlineno = _first_line(program, header.firstlineno)
     return CodeType(
         header.argcount,
         header.posonlyargcount,
@@ -339,8 +341,8 @@ def encode(items: list, header: Header) -> CodeType:
         header.filename,
         header.name,
         header.qualname,
-        header.firstlineno,
-        _line_table(program, header.firstlineno),
+        firstlineno,
+        _line_table(program, firstlineno),
         _exception_table(program, depths),
         header.freevars,
         header.cellvars,
@@ -462,6 +464,15 @@ def _location_entry(location, line: int, units: int) -> bytes:
             return bytes((head | 10 + delta << 3, col, end_col))
     fields = (end_line - lineno, col + 1, end_col + 1)
     return bytes((head | 14 << 3,)) + _location_svarint(delta) + b"".join(map(_location_varint, fields))
+
+
+def _first_line(program: _Program, firstlineno: int) -> int:
+    """The first line of the code. Code of several functions has lines before that of its own: where a tool asks for events of lines, 3.14
+    keeps each line as its distance from the first one without a sign (`get_line_delta` of `Python/instrumentation.c`)."""
+    if sys.version_info < (3, 14):
+        return firstlineno
+    lines = (location.lineno for location in program.locations if location is not None and location.lineno is not None)
+    return min([firstlineno, *lines])
 
 
 def _line_table(program: _Program, firstlineno: int) -> bytes:

@@ -57,6 +57,27 @@ def sets_and_resets(t):
     return t * V.get()
 
 
+def sets_in_a_block(t):
+    with V.set(7) as token:
+        t = t * V.get()
+        with V.set(8):
+            t = t * V.get()
+    return t * V.get(), token.var is V
+
+
+def raises_in_a_block(t):
+    try:
+        with V.set(7):
+            raise ValueError(V.get())
+    except ValueError as error:
+        return t * V.get(), error.args
+
+
+@pytest.mark.parametrize("function", [sets_in_a_block, raises_in_a_block])
+def test_a_token_is_a_context_manager_from_3_14_on(function):
+    assert compare(function, (V, 2), (V, 2)) == (1 if hasattr(Token, "__enter__") else 0)
+
+
 def sets(t):
     V.set(V.get() + 7)
     return t * V.get()

@@ -522,6 +522,37 @@ def test_what_count_takes():
     """)
 
 
+def test_strict_maps():
+    """New in 3.14; before, TypeError."""
+    check_lines(
+        """
+        list(map(max, xs, xs, strict=True))
+        list(map(max, xs, "a", strict=True))
+        list(map(max, [1], xs, strict=True))
+        list(map(max, xs, xs, [1], strict=True))
+        list(map(max, xs, xs, [1, 2, 3, 4], strict=True))
+        m = map(max, xs, [3, 2, 1], strict=True); next(m); return m
+        m = map(max, xs, [3, 2], strict=True); return next(m), next(m), next(m, 0)
+        list(map(max, xs, xs, strict=False)), list(map(max, xs, [1], strict=[]))
+        map(strict=True)
+        map(max, xs, lax=True)
+        """,
+        xs=[1, 2, 3],
+        fullgraph=False,
+    )
+
+
+def test_strict_maps_from_outside():
+    agrees("""
+    import sys
+    strict = {"strict": True} if sys.version_info >= (3, 14) else {}
+    def program(m):
+        return [next(m, 0), *m]
+    def make_args(k):
+        return [[map(max, [1, 2], [3]), map(max, [1, 2], [3, 4], **strict), map(max, [1, 2], [3], **strict)][k]]
+    """)
+
+
 def test_zips_from_outside_differ_in_number_and_strictness():
     agrees("""
     def program(z):

@@ -93,6 +93,32 @@ def test_who_is_asked(fn, cls):
     same(run, whole=True)
 
 
-def test_asking_by_name_breaks():
+class Wrong:
+    def __length_hint__(self):
+        return "five"
+
+
+class Unknown:
+    def __length_hint__(self):
+        return NotImplemented
+
+
+def by_name(*args):
+    try:
+        return operator.length_hint(*args), list(told)
+    except TypeError as error:
+        return str(error), list(told)
+
+
+@pytest.mark.parametrize("cls", [Sized, Hinting, Wrong, Unknown, object, list, dict, str])
+def test_asking_by_name(cls):
+    def run():
+        told.clear()
+        return by_name(cls()), by_name(cls(), 12), by_name(cls(), "a")
+
+    same(run, whole=True)
+
+
+def test_asking_iterators_by_name_breaks():
     same(lambda: operator.length_hint(itertools.repeat(None), 12), breaks=["call-c-function"])
     same(lambda: iter([1, 2]).__length_hint__(), breaks=["call-c-function"])

@@ -1,6 +1,11 @@
 """Tuples, named tuples and struct sequences."""
 
 import collections
+import copy
+import os
+import pickle
+import sys
+import time
 import typing
 
 import pytest
@@ -121,6 +126,43 @@ def test_comparisons_use_the_items():
         (1, (2, 3)) < (1, (2, 4)), ((),) > (), (1, 2) <= (1, 2), (1.0, True) == (1, 1)
         hash((1, "a", (2.5, None))) == hash((1, "a", (2.5, None))), hash(()) == hash(())
     """)
+
+
+class TestFieldsBesideTheItems:
+    """`n_fields` of a struct sequence may be more than its items: the items alone are not the object."""
+
+    def test_they_are_read(self):
+        stat, zoned = os.stat("/"), time.struct_time(range(9), {"tm_zone": "Z", "tm_gmtoff": 3})
+        same(
+            lambda: (stat.st_mtime_ns, stat.st_mtime, stat[8], zoned.tm_zone, zoned.tm_gmtoff, zoned.tm_sec), whole=True
+        )
+
+    def test_each_object_has_its_own(self):
+        agrees("""
+        import time
+        def program(t):
+            return t.tm_zone, t.tm_year, t == (1,) * 9
+        def make_args(k):
+            return [time.struct_time((1,) * 9, {"tm_zone": "XYZ"[k]})]
+        """)
+
+    @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, lambda t: type(t)(range(11)), pickle.dumps])
+    def test_others_are_made_of_it(self, make):
+        zoned = time.struct_time(range(9), {"tm_zone": "Z"})
+
+        def program():
+            made = make(zoned)
+            return made if type(made) is bytes else (made, made.tm_zone, made is zoned)
+
+        same(program)
+
+    @pytest.mark.skipif(not hasattr(copy, "replace"), reason="copy.replace is new in 3.13")
+    def test_replaced(self):
+        zoned = time.struct_time(range(9), {"tm_zone": "Z"})
+        same(lambda: (copy.replace(zoned, tm_year=5).tm_zone, copy.replace(zoned, tm_zone="Q").tm_zone))
+
+    def test_one_that_nothing_can_make(self):
+        same(lambda: (sys.flags, sys.flags.optimize, [getattr(sys.flags, "gil", None)]), whole=True)
 
 
 def test_text_of_a_named_tuple_made_here():

@@ -11,6 +11,7 @@ import collections
 import types
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa import c_facts
 from dynamo_lite.isa.typeobject import bases_of, dict_of, dictoffset_of, is_heap_type, module_of, qualname_of
@@ -55,13 +56,15 @@ class TupleVariable(SequenceVariable):
         return TupleVariable(items)
 
     def is_python_constant(self) -> bool:
-        return all_constant(self.items)
+        return all_constant(self.items) and not hides_fields(self.cls)
 
     def as_python_constant(self) -> Any:
         values = tuple([item.as_python_constant() for item in self.items])
         return values if self.cls is tuple else real_tuple(self.cls, values)
 
     def host_copy(self) -> Any:
+        if hides_fields(self.cls):
+            raise NotConstant
         values = super().host_copy()
         return values if self.cls is tuple or is_heap_type(self.cls) else real_tuple(self.cls, values)
 
@@ -117,6 +120,8 @@ class TupleVariable(SequenceVariable):
             else:
                 cg.asm.build_tuple(emit_all(cg, self.items))
             return
+        if hides_fields(self.cls):
+            unsupported("reconstruct", f"a {self.cls.__qualname__}, of which the items are a part")
         cg.load_callable(real_tuple)
         cg.load_const(self.cls)
         cg.asm.build_tuple(emit_all(cg, self.items))
@@ -141,6 +146,11 @@ def real_tuple(cls: Any, values: tuple[Any, ...]) -> Any:
 def is_struct_sequence(cls: type) -> bool:
     """True for types like `torch.return_types.max`: their fields are C members."""
     return "n_sequence_fields" in dict_of(cls)
+
+
+def hides_fields(cls: type) -> bool:
+    """True for struct sequences with fields beside the items, such as `tm_zone` of a time: the items alone do not make another one."""
+    return cls is not tuple and is_struct_sequence(cls) and cls.n_fields > cls.n_sequence_fields  # type: ignore[attr-defined]
 
 
 def is_plain_subclass(cls: type) -> bool:

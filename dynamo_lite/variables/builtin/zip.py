@@ -10,6 +10,7 @@ Mirrors `Python/bltinmodule.c`, `Objects/enumobject.c`.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -93,20 +94,21 @@ class ZipVariable(IteratorVariable):
             item = iterator.take(tx) if self.owned else iter_next(tx, iterator)
             if item is None:
                 if self.strict:
-                    self._check_lengths(tx, i)
+                    _check_lengths(tx, "zip", self.iterators, i)
                 return None
             items.append(item)
         return TupleVariable(items) if items else None
 
-    def _check_lengths(self, tx: Frame, i: int) -> None:
-        """Argument i is exhausted: all others have to be, too."""
-        if i:
-            plural = " " if i == 1 else "s 1-"
-            tx.raises(ValueError, f"zip() argument {i + 1} is shorter than argument{plural}{i}")
-        for k, iterator in enumerate(self.iterators[1:], 1):
-            if iter_next(tx, iterator) is not None:
-                plural = " " if k == 1 else "s 1-"
-                tx.raises(ValueError, f"zip() argument {k + 1} is longer than argument{plural}{k}")
+
+def _check_lengths(tx: Frame, name: str, iterators: list[VariableTracker], i: int) -> None:
+    """Iterator i of a strict zip or map is exhausted: all others have to be, too."""
+    if i:
+        plural = " " if i == 1 else "s 1-"
+        tx.raises(ValueError, f"{name}() argument {i + 1} is shorter than argument{plural}{i}")
+    for k, iterator in enumerate(iterators[1:], 1):
+        if iter_next(tx, iterator) is not None:
+            plural = " " if k == 1 else "s 1-"
+            tx.raises(ValueError, f"{name}() argument {k + 1} is longer than argument{plural}{k}")
 
 
 @constructor(zip)
@@ -130,34 +132,43 @@ def build_zip(tr: Trace, value: Any, source: GuardNode | None) -> ZipVariable:
 
 
 class MapVariable(IteratorVariable):
-    """`map(function, *iterables)`."""
+    """`map(function, *iterables, strict=False)`; `strict` is new in 3.14."""
 
     cls = map
     function: VariableTracker = Child()
     iterators: list[VariableTracker] = Children()
+    strict: bool = Plain(False, emit="keyword")
     rebuild = map
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
         args = []
-        for iterator in self.iterators:
+        for i, iterator in enumerate(self.iterators):
             item = iter_next(tx, iterator)
             if item is None:
+                if self.strict:
+                    _check_lengths(tx, "map", self.iterators, i)
                 return None
             args.append(item)
         return call_or_stop(tx, self.function, args)
 
 
+_MAP_KEYWORDS = {"strict"} if sys.version_info >= (3, 14) else set()
+
+
 @constructor(map)
-def new_map(tx: Frame, cls: VariableTracker, /, *args: VariableTracker) -> MapVariable:
+def new_map(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwargs: VariableTracker) -> MapVariable:
+    if not kwargs.keys() <= _MAP_KEYWORDS:
+        return unsupported("call-c-function", "map with arguments that don't fit")
+    strict = is_true(tx, kwargs.get("strict", FALSE))
     if len(args) < 2:
         return tx.raises(TypeError, "map() must have at least two arguments.")
-    return MapVariable(args[0], [get_iter(tx, iterable) for iterable in args[1:]])
+    return MapVariable(args[0], [get_iter(tx, iterable) for iterable in args[1:]], strict)
 
 
 @builds(map)
 def build_map(tr: Trace, value: object, source: GuardNode | None) -> MapVariable:
     function, *iterators = wrapped_args(tr, value, source)
-    return MapVariable(function, iterators, source)
+    return MapVariable(function, iterators, len(value.__reduce__()) > 2, source)
 
 
 class FilterVariable(IteratorVariable):

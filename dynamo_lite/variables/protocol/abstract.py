@@ -511,26 +511,26 @@ def iter_next(tx: Frame, iterator: VariableTracker) -> VariableTracker | None:
         raise
 
 
-def hint_length(tx: Frame, v: VariableTracker) -> None:
-    """`PyObject_LengthHint`, for what the methods of a user class do when they are asked."""
+def hint_length(tx: Frame, v: VariableTracker) -> VariableTracker | None:
+    """`PyObject_LengthHint` of an object of a user class, whose methods may do something; None where neither of the two gives a number."""
     if not v.is_user_made:
-        return
+        return None
     try:
         if v.mp_length is not None:
-            length(tx, v)
-            return
+            return length(tx, v)
         method = tx.tr.lookup_special(tx, v, "__length_hint__")
         hint = tx.call(method, []) if method is not None else ConstantVariable(NotImplemented)
     except ObservedException as observed:
         if not issubclass(observed.exc.python_type(), TypeError):
             raise
-        return
+        return None
     if is_not_implemented(hint):
-        return
+        return None
     if not issubclass(hint.python_type(), int):
         tx.raises(TypeError, f"__length_hint__ must be an integer, not {type_name(hint)}")
     if isinstance(hint, ConstantVariable) and hint.value < 0:
         tx.raises(ValueError, "__length_hint__() should return >= 0")
+    return hint
 
 
 def unpack(tx: Frame, v: VariableTracker) -> list[VariableTracker]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import unsupported
-from dynamo_lite.isa.typeobject import dict_of, is_heap_type, mro_of
+from dynamo_lite.isa.typeobject import ABSENT, dict_of, is_heap_type, mro_of
 from dynamo_lite.variables.builtin.deque import DequeIterator
 from dynamo_lite.variables.builtin.dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
@@ -59,6 +59,7 @@ from dynamo_lite.variables.protocol.abstract import index as to_index
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES, NONE, ConstantVariable, boolean, fold, is_none
 from dynamo_lite.variables.protocol.deferred_str import LateText
+from dynamo_lite.variables.protocol.descr import type_lookup
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin, constructor, pure, refuse
 from dynamo_lite.variables.protocol.hashing import Key, hash_rule, identity_key, object_hash, symbolic_key
 from dynamo_lite.variables.protocol.native import (
@@ -591,6 +592,23 @@ _two(operator.is_not, lambda tx, a, b: boolean(not tx.tr.heap.identical(a, b)))
 if hasattr(operator, "is_none"):  # from 3.14 on
     builtin(operator.is_none)(lambda tx, a, /: boolean(tx.tr.heap.identical(a, NONE)))
     builtin(operator.is_not_none)(lambda tx, a, /: boolean(not tx.tr.heap.identical(a, NONE)))
+
+
+_ZERO = ConstantVariable(0)
+
+
+@builtin(operator.length_hint)
+def length_hint(tx: Frame, obj: VariableTracker, default: VariableTracker = _ZERO, /) -> VariableTracker:
+    """`PyObject_LengthHint`. Breaks for iterators of C, whose `__length_hint__` nothing stands for."""
+    otherwise, cls = to_index(tx, default), obj.python_type()
+    if obj.is_user_made:
+        hint = hint_length(tx, obj)
+        return otherwise if hint is None else hint
+    if type_lookup(cls, "__len__") is not ABSENT:
+        return length(tx, obj)
+    if type_lookup(cls, "__length_hint__") is not ABSENT:
+        return unsupported("call-c-function", f"operator.length_hint of a {type_name(obj)}")
+    return otherwise
 
 
 def _one(*functions: Any) -> Callable[[Callable[..., VariableTracker]], Any]:

@@ -8,6 +8,7 @@ Mirrors `Python/context.c`.
 
 from __future__ import annotations
 
+import sys
 from contextvars import Context, ContextVar, Token
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.exception_instance import make_exception
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable
+from dynamo_lite.variables.protocol.descr import foreign_attribute, getset
 from dynamo_lite.variables.protocol.dispatch import method
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call
 from dynamo_lite.variables.protocol.wrap import builds
@@ -147,6 +149,25 @@ def context_var_reset(tx: Frame, self: ContextVarVariable, token: VariableTracke
     self.effects.pop()
     self.is_known, self.now = True, token.old
     return NONE
+
+
+_VAR = Token.__dict__["var"]
+
+
+@getset(_VAR)
+def token_var(tx: Frame, self: VariableTracker, /) -> VariableTracker:
+    return self.var if isinstance(self, TokenVariable) else foreign_attribute(tx, self, _VAR)
+
+
+if sys.version_info >= (3, 14):
+
+    @method(Token.__enter__)
+    def token_enter(tx: Frame, self: VariableTracker, /) -> VariableTracker:
+        return self
+
+    @method(Token.__exit__)
+    def token_exit(tx: Frame, self: VariableTracker, /, *raised: VariableTracker) -> VariableTracker:
+        return context_var_reset(tx, token_var(tx, self), self)
 
 
 # -- attributes
