@@ -203,7 +203,7 @@ BREAKS: dict[str, BreakKind] = {
     "debugger": BreakKind(
         28,
         "breakpoint or trace hook",
-        "a debugger needs the real frame",
+        "a debugger shows the frames under way and goes on in them: they all run eagerly, from their first line",
         "remove the breakpoint; DYNAMO_LITE_DEBUG=1 shows what capture does",
     ),
     "nested-compiler": BreakKind(

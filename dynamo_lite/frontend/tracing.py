@@ -270,6 +270,8 @@ class Trace:
             polyfill = find_polyfill(real)
             if polyfill is not None:
                 return call_stand_in(tx, real, polyfill, args, kwargs)
+            if trace_rules.is_debugger(real):
+                tx.needs_all_real_frames("debugger", f"{real.__module__}.{real.__qualname__}()")
             reason = trace_rules.why_not_inlined(real)
             if reason is not None:
                 target = trace_rules.transparent_target(real)

@@ -200,13 +200,19 @@ class Frame:
     def needs_real_frame(self, slug: str, context: str, callees: bool = True) -> NoReturn:
         """Refuse what only this frame itself can do: it is called for real, or runs eagerly if it is the outermost. `callees`: what it
         calls then may be captured."""
+        if self.parent is None:
+            self.needs_all_real_frames(slug, context, callees)
         reason = Unsupported(slug, context)
-        if self.parent is not None:
-            reason.break_step = self.tr.thread.failing_step(self.parent)
-        elif not self.tr.breaks_raise:
-            reason.user_stack = self.tr.thread.user_stack()
-            raise SkipFrame(context, reason, callees)
+        reason.break_step = self.tr.thread.failing_step(self.parent)
         raise reason
+
+    def needs_all_real_frames(self, slug: str, context: str, callees: bool = True) -> NoReturn:
+        """Refuse what shows the frames under way and goes on in them, as a debugger does: the outermost runs eagerly."""
+        reason = Unsupported(slug, context)
+        if self.tr.breaks_raise:
+            raise reason
+        reason.user_stack = self.tr.thread.user_stack()
+        raise SkipFrame(context, reason, callees)
 
     def needs_real_callers(self, slug: str, context: str) -> NoReturn:
         """Refuse what looks at the frames that called it: they are real but for the outermost, whose code keeps its file and lines."""

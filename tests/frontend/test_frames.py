@@ -3,7 +3,9 @@
 
 import builtins
 import gc
+import io
 import os
+import pdb
 import sys
 import threading
 import traceback
@@ -14,6 +16,7 @@ import pytest
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
 from dynamo_lite.frontend import convert
+from dynamo_lite.record import log
 from tests.helpers.capturing import new_region, same, uncaptured
 
 
@@ -522,6 +525,41 @@ def test_a_tracer_sees_the_program_only():
 
 
 # -- depth
+
+
+@pytest.mark.parametrize("by_hook", [False, True])
+def test_a_debugger_steps_through_real_frames(by_hook, monkeypatch):
+    def inner(x):
+        y = x + 1
+        if by_hook:
+            breakpoint()
+        else:
+            debugger.set_trace()
+        z = 5
+        return y * z
+
+    def outer(x):
+        found = inner(x) + 1
+        return found
+
+    def debugged(fn):
+        nonlocal debugger
+        commands, out = io.StringIO("p y\nu\np x\nd\nn\nn\nn\nn\np found\nc\n"), io.StringIO()
+        debugger = pdb.Pdb(stdin=commands, stdout=out, nosigint=True, readrc=False)
+        debugger.use_rawinput = False
+        before = sys.gettrace()
+        try:
+            assert fn(1) == 11
+        finally:
+            sys.settrace(before)
+        return out.getvalue()
+
+    debugger = None
+    monkeypatch.setattr(sys, "breakpointhook", lambda: debugger.set_trace(sys._getframe(1)))
+    expected = debugged(outer)
+    assert "(Pdb) 2\n" in expected and "(Pdb) 11\n" in expected
+    assert debugged(capture(outer)) == expected
+    assert [(b.slug, len(b.user_stack)) for b in log.breaks()][:2] == [("debugger", 2), ("debugger", 1)]
 
 
 def test_breaks_in_a_loop_do_not_nest():

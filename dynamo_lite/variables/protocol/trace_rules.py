@@ -149,6 +149,15 @@ def looks_at_callers(fn: Any) -> bool:
 _CALLER_SEEKERS = frozenset({"logging", "traceback"})
 
 
+def is_debugger(fn: Any) -> bool:
+    """True for a function of a debugger, which shows the variables of the frames that called it, and goes on in them."""
+    name = fn.__globals__.get("__name__") or ""
+    return name.partition(".")[0] in _DEBUGGERS or name == "_pytest.debugging"
+
+
+_DEBUGGERS = frozenset({"bdb", "debugpy", "ipdb", "pdb", "pudb", "pydevd"})
+
+
 TORCH_MARKERS = {
     ("torch._dynamo.decorators", "graph_break"): markers.graph_break,
     ("torch._dynamo.decorators", "skip_frame"): markers.skip_frame,

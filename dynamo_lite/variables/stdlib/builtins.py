@@ -637,11 +637,18 @@ _one(operator.index)(to_index)
 for _function, _slug in {
     input: "call-io",
     open: "call-io",
-    breakpoint: "debugger",
     __import__: "import",
     compile: "exec-eval",
 }.items():
     refuse(_slug, _function, context=f"{_function.__name__}()")
+
+
+@builtin(breakpoint)
+def builtin_breakpoint(tx: Frame, /, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    return tx.needs_all_real_frames("debugger", "breakpoint()")
+
+
+REFUSED[breakpoint] = ("debugger", "breakpoint()")
 
 
 @builtin(eval, exec)
