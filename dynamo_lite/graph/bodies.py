@@ -181,6 +181,7 @@ class Body:
         self.graph.output(tuple(outputs))
         module = GraphModule(self.bodies, self.graph)
         self._pass_on_changes()
+        self.builder.operators.memos.leave(self._is_inside)
         for node in self.graph.nodes:
             self._settle(node)
         return module
@@ -242,6 +243,8 @@ class Body:
             unsupported(BREAK, f"the body on its own: {gist(error)}", error)
         finally:
             torch._C._set_grad_enabled(grad)
+            self.builder.operators.memos.settle(values)
+        self.builder.operators.memos.forget(self.changed)
         # The versions do not tell of what is written to `data`.
         if [f._version for f in tensors] != versions or not self.changed <= set().union(*map(origins, changed)):
             unsupported(BREAK, "the body changes a tensor from outside")

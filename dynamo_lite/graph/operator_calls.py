@@ -46,6 +46,7 @@ from .inputs.buffers import ask
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
 from .inputs.fake_inputs import check_call, check_changes, result_is_fake, tensors_of
 from .passes import ON_NODE, ON_WRITE
+from .shapes.data_memos import DataMemos
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
 
 
 class OperatorCalls:
-    """Adds operators to a graph. `written`: the tensors that operators may have written to, as far as names and schemas tell."""
+    """Adds operators to a graph. `written`: tensors that operators may have written to, as far as names and schemas tell. `memos`: those
+    that remember numbers."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         passes = builder.passes
@@ -69,6 +71,7 @@ class OperatorCalls:
         self.on_node = [passes[i] for i in ON_NODE]
         self.cut = builder.tr.facts.cut  # the node before which the graph has to end, and why
         self.written: list[TensorValue] = []
+        self.memos = DataMemos(builder)
 
     def call(self, tx: Frame, op: str, target: object, args: list[Any], kwargs: Any = None, memo: bool = True) -> Any:
         """Add the call of an operator on trackers and return the tracker of its result.
@@ -98,6 +101,7 @@ class OperatorCalls:
             return MODELS.follow(tx, target, args, kwargs)
         finally:
             self.propagator.follows_warnings = False
+        self.memos.settle(tensors)
         if self.propagator.mode.items_read != items_read:
             numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data
@@ -213,13 +217,16 @@ class OperatorCalls:
     ) -> None:
         """Note how an operator changes its arguments. Break where torch refuses the change, or compilers don't follow it."""
         _, changes, written, _ = outcome
+        changed = [(tensors[i], n) for i, n in written]
         if written:
-            changed = [(tensors[i], n) for i, n in written]
             for effect in self.on_write:
                 effect.on_write(target, fx_args, values, changed)
             self._refuse_writes(target, [value for value, _ in changed], any(v.meta.requires_grad for v in tensors))
         if may_write(target, fx_kwargs):
             self.written += tensors
+            self.memos.forget([value for value, _ in changed] or tensors)
+        elif written:
+            self.memos.forget([value for value, _ in changed])
         self._refuse_detach(target, tensors)
         if changes:
             check_changes(tensors, changes)

@@ -203,7 +203,15 @@ def of_two_dimensions(x):
     return s
 
 
-BREAKS = [ends_before, returns, makes_a_list, grows, long, of_two_dimensions]
+def written_by_data(x):
+    rows, s = (x[0] > -9).nonzero(), x[0] * 0
+    rows.data[0] = 2
+    for i in rows:
+        s = s * 2 + i
+    return s
+
+
+BREAKS = [written_by_data, ends_before, returns, makes_a_list, grows, long, of_two_dimensions]
 
 
 def inputs():

@@ -1,5 +1,7 @@
 """What a mask selects: forms that stay in the graph, equal bit by bit, and those that break where the mask was applied."""
 
+import operator
+
 import pytest
 import torch
 
@@ -253,3 +255,130 @@ def test_truth_of_a_tensor():
     compiled = dynamo_lite.compile(fn, backend="eager")
     for x in (torch.ones(3), torch.full((3,), 60.0), torch.ones(3)):
         assert not list(differences(fn(x), compiled(x)))
+
+
+# -- a number from data is asked for again after a write
+
+WRITES_TO_A_MASK = {
+    "item": lambda m, view: m.__setitem__(0, False),
+    "method": lambda m, view: m.zero_(),
+    "operator": lambda m, view: operator.iand(m, torch.tensor([False, True, True])),
+    "view made before": lambda m, view: view.zero_(),
+    "view made after": lambda m, view: m[:2].fill_(False),
+    "one of several views": lambda m, view: m.view(3, 1)[0].fill_(False),
+    "data": lambda m, view: m.data.__setitem__(0, False),
+    "detached": lambda m, view: m.detach().__setitem__(0, False),
+    "array": lambda m, view: m.numpy().__setitem__(0, False),
+    "out": lambda m, view: torch.logical_not(view, out=view),
+    "overload": lambda m, view: torch.ops.aten.logical_not_.default(m),
+    "list": lambda m, view: torch._foreach_zero_([view]),
+    "compiled function": lambda m, view: dynamo_lite.compile(clear)(m),
+}
+
+
+def clear(m):
+    m[1:] = False
+
+
+@pytest.mark.parametrize("is_input", [True, False])
+@pytest.mark.parametrize("how", WRITES_TO_A_MASK)
+def test_a_mask_that_was_written_to_selects_another_number(how, is_input):
+    def fn(x, mask):
+        mask = mask if is_input else mask.clone()
+        view = mask[:1]
+        before = x[mask]
+        WRITES_TO_A_MASK[how](mask, view)
+        after = x[mask]
+        return before, after, len(before) == len(after), after.numel() - before.size(0)
+
+    x, true = torch.tensor([1.0, 2.0, 3.0]), torch.ones(3, dtype=torch.bool)
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for _ in range(2):
+        assert not list(differences(fn(x, true.clone()), compiled(x, true.clone())))
+
+
+def shrinking(x, mask):
+    lengths = []
+    while not lengths or lengths[-1] != x[mask].numel():
+        lengths.append(x[mask].numel())
+        mask[len(lengths) - 1 :] = False
+    return lengths
+
+
+def nonzero(x, mask):
+    view, before = x[:1], len(x.nonzero())
+    view.zero_()
+    return before == len(x.nonzero())
+
+
+def distinct(x, mask):
+    before = len(x.unique()), len(x.unique_consecutive())
+    x.data[0] = 2.0
+    return [one == other for one, other in zip(before, (len(x.unique()), len(x.unique_consecutive())), strict=True)]
+
+
+def number(x, mask):
+    numbers = x.long()
+    first = numbers[0]
+    before = first.item()
+    numbers.add_(1)
+    return before == first.item(), before - first.item()
+
+
+def truth(x, mask):
+    first = mask[0]
+    before = first.item()
+    mask[0] = False
+    return before == first.item(), before, first.item()
+
+
+@pytest.mark.parametrize("fn", [shrinking, nonzero, distinct, number, truth])
+def test_numbers_that_are_asked_for_again(fn):
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for _ in range(2):
+        given = [(torch.tensor([1.0, 2.0, 3.0]), torch.ones(3, dtype=torch.bool)) for _ in range(2)]
+        assert not list(differences(fn(*given[0]), compiled(*given[1])))
+
+
+def test_a_side_of_a_branch_writes_to_the_mask():
+    def fn(x, mask):
+        before = x[mask]
+        if x.sum() > 0:
+            mask[:2][0] = False
+        else:
+            x = x * len(x[mask])
+        return x, len(before) == len(x[mask])
+
+    with dynamo_lite.config.patch(capture_branches=True):
+        compiled = dynamo_lite.compile(fn, backend="eager")
+        for x in (torch.ones(3), -torch.ones(3)):
+            assert fn(x, x.isfinite())[1] is compiled(x, x.isfinite())[1] is bool(x[0] < 0)
+
+
+def test_a_write_elsewhere_leaves_the_length():
+    def fn(x, mask, count):
+        own, before = x * 2, x[mask]
+        count.add_(1)
+        own.zero_()
+        return before + x[mask]
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    for n in (1.0, 2.0):
+        x = torch.tensor([1.0, n, 3.0])
+        assert torch.equal(compiled(x, x > 1, torch.zeros(2)), fn(x, x > 1, torch.zeros(2)))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("fullgraph", [True, False])
+def test_an_input_shares_the_memory_of_the_mask(fullgraph):
+    def fn(x, mask, other):
+        before = x[mask]
+        other[0] = False
+        return len(before) == len(x[mask])
+
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=fullgraph)
+    for share in (lambda m: m.clone(), lambda m: m[:2], lambda m: m):
+        mask = torch.ones(3, dtype=torch.bool)
+        assert compiled(torch.ones(3), mask, share(mask)) is (share(mask).data_ptr() != mask.data_ptr())
+        assert mask.sum() == (2 if share(mask).data_ptr() == mask.data_ptr() else 3)

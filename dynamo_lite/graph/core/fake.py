@@ -86,6 +86,7 @@ class PropagationMode(FakeTensorMode):
         self.size_algebra: Any = None  # `SizeAlgebra`
         self.items_read = 0  # how often an operator has asked for the data of a tensor
         self.is_random = False  # whether an operator has drawn random numbers
+        self.asked: list[Any] = []  # tensors that may remember numbers that their data decide (`DataMemos`)
         self.misled: str | None = None  # why compilers, which go by the rules for fake tensors, would be wrong
         self.written: list[Any] = []  # tensors whose counters may not tell that an operator has changed them
         self._stack_trace: list[Any] = []
@@ -231,6 +232,8 @@ def _note(self: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> None:
     effects = effects_of(func)
     if effects is not None:
         self.is_random = self.is_random or effects.is_random
+        if effects.asks:
+            self.asked.append(args[0])
         if effects.names:
             self.written += note_writes(func, effects, args, kwargs or {})
 

@@ -23,11 +23,13 @@ from .values import SequenceResult, TensorResult, TensorValue
 
 
 class Effects(NamedTuple):
-    """`names`: arguments that an operator changes although the counters of fake tensors don't tell; `counts`: those of real tensors do."""
+    """`names`: arguments that an operator changes although the counters of fake tensors don't tell; `counts`: those of real tensors do.
+    `asks`: its first argument remembers a number that its data decide."""
 
     names: frozenset[str]
     counts: bool
     is_random: bool
+    asks: bool
 
 
 _KNOWN: dict[Any, Effects | None] = {}
@@ -45,7 +47,16 @@ def effects_of(func: Any) -> Effects | None:
 def _find(func: Any) -> Effects | None:
     names = [a.name for a in func._schema.arguments if is_written(func, a) and (_is_list(a) or not _is_declared(a))]
     is_random = torch.Tag.nondeterministic_seeded in func.tags
-    return Effects(frozenset(names), _is_foreach(func), is_random) if names or is_random else None
+    asks = func in _ASKING
+    return Effects(frozenset(names), _is_foreach(func), is_random, asks) if names or is_random or asks else None
+
+
+_ASKING = frozenset(
+    getattr(torch.ops.aten, name).default
+    for name in ("nonzero", "item", "_local_scalar_dense", "_unique", "_unique2", "unique_dim", "unique_consecutive")
+    if hasattr(torch.ops.aten, name)
+)
+"""The operators whose rules for fake tensors remember the number that they find: a length, or the only element."""
 
 
 def _is_declared(argument: Any) -> bool:

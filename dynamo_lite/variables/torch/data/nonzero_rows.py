@@ -16,6 +16,7 @@ import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.arguments import MODELS
+from dynamo_lite.graph.core.storages import origin
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.variables.builtin.iter import IteratorVariable
@@ -90,6 +91,11 @@ class NonzeroRows(IteratorVariable):
         unsupported(SLUG, "an iterator over the positions of a mask that is used elsewhere")
 
 
+def _may_be_changed(tx: Frame, value: TensorValue) -> bool:
+    """Whether an operator has written to a tensor, be it through a view or `data`."""
+    return origin(value) in set(map(origin, tx.tr.graph.passes.inputs.changed))
+
+
 def rows_of_nonzero(tx: Frame, tensor: TensorVariable) -> VariableTracker | None:
     """The iterator, if the instruction begins a loop over such a tensor and branches on data are wanted."""
     instrs, value = tx.lifted.instrs, tensor.proxy
@@ -102,7 +108,7 @@ def rows_of_nonzero(tx: Frame, tensor: TensorVariable) -> VariableTracker | None
     if not isinstance(mask, TensorValue) or mask.meta.ndim != 1 or value.meta.ndim != 2:
         return None
     length = mask.meta.shape[0]
-    if type(length) is not int or length > LONGEST or tx.tr.graph.propagator.fake_of(value)._version:
+    if type(length) is not int or length > LONGEST or _may_be_changed(tx, value):
         return None
     thread = tx.tr.thread
     step, stack = thread.failing_step(), thread.user_stack()
