@@ -286,6 +286,59 @@ def test_an_operator_that_adds_up_is_not_repeated():
     assert caught.value.__notes__
 
 
+def assigned_too_few(x, i):
+    x[x + 1 > 0] = x[~(x + 7 > i)][:2]
+
+
+def assigned_a_list_too_short(x, i):
+    x[x + 1 > i] = torch.zeros(7)
+
+
+def added_of_another_shape(x, i):
+    x.view(3, 1).index_put_(((x * 0).long(),), x[x > i], accumulate=True)
+
+
+def mask_of_another_length(x, i):
+    x[(x > -1)[x + 7 > i]] = 1
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        assigned_too_few,
+        assigned_a_list_too_short,
+        added_of_another_shape,
+        mask_of_another_length,
+    ],
+)
+def test_an_operator_that_refuses_its_arguments_has_changed_nothing(write):
+    def f(x, i, seen):
+        try:
+            seen.append(x * 2)
+            write(x, i)
+        except (RuntimeError, IndexError) as error:
+            seen.append((type(error), error.args))
+        return x + 1
+
+    same_as_eager(f, lambda i: [X.clone(), i, []])
+
+
+def test_an_operator_that_raises_half_way_is_not_repeated():
+    """It has written 9.0 at position 1, which the second run would take for an index."""
+
+    def f(x, i):
+        try:
+            x[(x + 1).long()] = 9.0
+        except IndexError:
+            return "caught"
+
+    x = torch.tensor([0.0, 7.0, 8.0])
+    with pytest.raises(IndexError) as info:
+        dynamo_lite.compile(f, backend="eager")(x, 0)
+    assert "changed a tensor in place" in info.value.__notes__[0]
+    assert x.tolist() == [0.0, 9.0, 8.0]
+
+
 def test_integer_division_by_zero():
     def f(x, y):
         x //= y

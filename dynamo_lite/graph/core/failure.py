@@ -48,6 +48,13 @@ OVERWRITES = frozenset(
 )
 """In-place operators that may raise half way, and come to the same when they are repeated; pointwise ones raise before they begin."""
 
+RAISED_HALF_WAY: dict[str, type[Exception] | None] = {
+    **dict.fromkeys(("copy_", "fill_", "zero_", "masked_fill_"), None),
+    **dict.fromkeys(("index_put_", "_index_put_impl_", "index_fill_", "index_copy_", "index_add_", "put_"), IndexError),
+}
+"""In-place operators → what their kernels for the CPU raise once they have begun (torch 2.13); whatever else they raise, of shapes that do
+not fit say, they raise before. `scatter_` and `masked_scatter_` raise the same class at both times."""
+
 DIVISIONS = frozenset({"floor_divide_", "remainder_", "fmod_", "div_", "divide_"})
 """Pointwise operators that find a zero, among integers, half way."""
 
@@ -78,8 +85,8 @@ class GraphFailure:
         self.checks = passes.checks
         self.sizes = passes.sizes
         self.boxed = boxed
-        # (index of a node, whether an input has a history) → what it leaves when it raises
-        self.traces: dict[tuple[int, bool], LeftByTrace] = {}
+        # (index of a node, class of an error, whether an input has a history) → what it leaves when it raises
+        self.traces: dict[tuple[int, type[Exception], bool], LeftByTrace] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
 
     def __call__(self, call: object, error: Exception, args: tuple[Any, ...] | None) -> Any:
@@ -118,10 +125,10 @@ class GraphFailure:
         """The reason why the frame can't start again when the node number `last` raised this; None if nothing has changed."""
         if self.checks:
             return None  # such a graph can be undone
-        key = (last, any(_has_history(a) for a in args))
+        key = (last, type(error), any(_has_history(a) for a in args))
         if key not in self.traces:
             with modes.fake_mode_aside():
-                self.traces[key] = trace_left(self.gm, last, args, self.protect)
+                self.traces[key] = trace_left(self.gm, last, args, self.protect, raised=type(error))
         left = self.traces[key]
         return left.reason if left.refused is not type(error) else None
 
@@ -164,11 +171,16 @@ class LeftByTrace(NamedTuple):
 
 
 def trace_left(
-    gm: GraphModule, last: int, args: object, protect: Callable[[Any], Any], first_check: int | None = None
+    gm: GraphModule,
+    last: int,
+    args: object,
+    protect: Callable[[Any], Any],
+    first_check: int | None = None,
+    raised: type[Exception] | None = None,
 ) -> LeftByTrace:
-    """The lasting changes of the nodes up to number `last`, which raises. `first_check`: the node from which on nothing is known of the
-    data; random numbers are put back."""
-    watch = _Watch(first_check)
+    """The lasting changes of the nodes up to number `last`, which raises an error of class `raised`, if that is known. `first_check`: the
+    node from which on nothing is known of the data; random numbers are put back."""
+    watch = _Watch(first_check, raised)
     found: list[str] = []
     refused = None
 
@@ -299,9 +311,10 @@ class _Watch(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, first_check: int | None) -> None:
+    def __init__(self, first_check: int | None, raised: type[Exception] | None = None) -> None:
         super().__init__()
         self.first_check = first_check
+        self.raised = raised
         self.inputs: set[int] = set()
         self.read: set[int] = set()
         self.node = 0
@@ -335,10 +348,26 @@ class _Watch(TorchDispatchMode):
             combines = combines or name == "reduce" or (name == "accumulate" and value)
         changed = self.inputs.intersection(_storages(written))
         read = set(_storages(others))
-        if changed and not (self.is_last and self._comes_to_the_same(func, combines, written, changed, read)):
+        if changed and not (
+            self.is_last
+            and (
+                self._had_not_begun(func, written, others)
+                or self._comes_to_the_same(func, combines, written, changed, read)
+            )
+        ):
             raise _Trace("changed a tensor in place")
         if not _is_view(func):
             self.read |= read
+
+    def _had_not_begun(self, func: Any, written: list[Any], others: list[Any]) -> bool:
+        """For the operator that raises: it has found something wrong with its arguments, before it wrote anything."""
+        name = func._schema.name.partition("::")[2]
+        if name not in RAISED_HALF_WAY or self.raised not in (RuntimeError, IndexError):
+            return False
+        if any(t.device.type != "cpu" for t in tree_iter((written, others)) if isinstance(t, torch.Tensor)):
+            return False
+        is_by_masks = "index_put" in name and all(t is None or t.dtype is torch.bool for t in others[0])
+        return is_by_masks or self.raised is not RAISED_HALF_WAY[name]
 
     def _comes_to_the_same(
         self, func: Any, combines: bool, written: list[Any], changed: set[int], read: set[int]
