@@ -44,6 +44,7 @@ class Body:
         self.lifted: dict[Any, Node] = {}
         self.changed: set[TensorValue] = set()  # from outside, once it is finished
         self.writes: list[tuple[TensorValue, int]] = []  # the tensors that it changes in place, and how many times
+        self.recorded: set[TensorValue] = set()  # those of them that it changes while autograd records
         self.counts: dict[TensorValue, list[Any]] = {}  # how many more times, where data decide it
         self.metas: dict[TensorValue, Any] = {}  # of those from outside, when it first uses them
         self.transform = ""  # that calls it: "vmap", "grad" or "jvp"
@@ -81,6 +82,11 @@ class Body:
         """Whether this is a turn of a loop, or in one."""
         is_turn = self.turn is not None and self.turn.loop == loop
         return is_turn or (self.parent is not None and self.parent.is_turn_of(loop))
+
+    @property
+    def is_in_branch(self) -> bool:
+        """Whether this is a side of a branch or a turn of a loop, or in one."""
+        return self.branch is not None or (self.parent is not None and self.parent.is_in_branch)
 
     @property
     def is_in_branches_only(self) -> bool:

@@ -239,6 +239,55 @@ BREAKS = {
 }
 
 
+@torch.no_grad()
+def records_on_one_side(x):
+    if x.sum() > 0:
+        with torch.enable_grad():
+            y = x * 2
+    else:
+        y = x * 3
+    return y
+
+
+@torch.no_grad()
+def records_what_it_writes(x):
+    with torch.enable_grad():
+        y = x * 2
+    if x.sum() > 0:
+        with torch.enable_grad():
+            y.add_(x)
+    return y
+
+
+@torch.no_grad()
+def records_in_turns(x):
+    y = x
+    while y.sum().abs() < 10:
+        with torch.enable_grad():
+            y = y * x.abs() + 1
+    return y
+
+
+def makes_parameters(x):
+    return nn.Parameter(x.detach() * 2) if x.sum() > 0 else nn.Parameter(x.detach() * 3)
+
+
+def makes_a_leaf_of_what_existed(x):
+    y = x.detach() * 2
+    if x.sum() > 0:
+        y.requires_grad_()
+    return y * 1
+
+
+GRADIENT_BREAKS = {
+    records_on_one_side: "a side that enables gradients",
+    records_what_it_writes: "a side that enables gradients",
+    records_in_turns: "a side that enables gradients",
+    makes_parameters: "a leaf of autograd",
+    makes_a_leaf_of_what_existed: "a leaf of autograd",
+}
+
+
 def inputs(grad):
     return [(n * torch.ones(3)).requires_grad_(grad) for n in (1.0, -1.0, -10.0, 7.0)]
 
@@ -254,7 +303,7 @@ def outcome(fn, x):
     if any(t.requires_grad for t in tensors):
         sum(t.sum() for t in tensors if t.requires_grad).backward()
     grads = [t.grad for t in (x, *LINEAR.parameters(), *OTHER.parameters())]
-    kinds = [(t is x, t.stride(), t.requires_grad, t.is_leaf) for t in tensors]
+    kinds = [(t is x, type(t), t.stride(), t.requires_grad, t.is_leaf) for t in tensors]
     return results, kinds, grads, x.detach(), torch.rand(2)
 
 
@@ -297,6 +346,28 @@ def test_breaks(name, grad):
         check(BREAKS[name], grad)
     with pytest.raises((Unsupported, AttributeError)):
         dynamo_lite.compile(BREAKS[name], backend="eager", fullgraph=True)(inputs(grad)[0])
+
+
+@pytest.mark.parametrize("fn", GRADIENT_BREAKS)
+def test_gradients_that_break(fn):
+    """A node is recorded or not by the mode around it, and its results are no leaves."""
+    with config.patch(capture_branches=True):
+        check(fn, True)
+    with pytest.raises(Unsupported, match=GRADIENT_BREAKS[fn]):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(inputs(True)[0])
+
+
+def test_a_side_may_record_what_stays_in_it():
+    @torch.no_grad()
+    def fn(x):
+        if x.sum() > 0:
+            with torch.enable_grad():
+                y = (x * 2).detach()
+        else:
+            y = x * 3
+        return y
+
+    assert check(fn, True, fullgraph=True) == 1
 
 
 @pytest.mark.parametrize("name", ["leaves_its_argument", "statement", "in_a_loop", "chooses_an_int", "chooses_numbers"])

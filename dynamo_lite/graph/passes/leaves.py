@@ -105,6 +105,8 @@ class Leaves(GraphEffect):
         """An operator has made a tensor a leaf that requires gradients."""
         if value.is_fake and modes.fake_mode() is None:
             unsupported(FAKE_INPUTS, "leaf made of FakeTensors")
+        if self.builder.scope is not None and self.builder.scope.is_in_branch:  # whose results are no leaves
+            unsupported("data-dependent-branch", "a side that makes a leaf of autograd")
         leaf = self.made.setdefault(value, MadeLeaf())
         leaf.step = self.builder.tr.thread.failing_step()
         return leaf

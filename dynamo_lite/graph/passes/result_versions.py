@@ -43,6 +43,8 @@ class ResultVersions(GraphEffect):
     ) -> None:
         scope = self.builder.scope
         (self if scope is None else scope).writes += written
+        if scope is not None and torch.is_grad_enabled():
+            scope.recorded.update(value for value, _ in written)
 
     def prepare(self) -> Sequence[Node]:
         """The numbers of changes that data decide become results that the program does not see."""

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 SLUG = "data-dependent-branch"
 
+RECORDED = "a side that enables gradients, around which they are not"
+"""What a node computes that autograd does not record has no history, whatever it does inside."""
+
 
 class WrittenTensor:
     """A tensor that one side, or both, change. `counts`: how many times each side does, as version counters tell; `has_gradients`: whether
@@ -51,6 +54,14 @@ class WrittenTensor:
 
     def describe(self) -> str:
         return f"a tensor that existed before: {self.value.meta}"
+
+
+def expect_unrecorded(results: Iterable[Any]) -> None:
+    """Break where results of a side have a history that the node of the branch would not have."""
+    if not torch.is_grad_enabled() and any(
+        isinstance(result, torch.Tensor) and result.requires_grad for result in results
+    ):
+        unsupported(SLUG, RECORDED)
 
 
 def without_gains(body: Body) -> set[TensorValue]:
@@ -77,6 +88,8 @@ def written_by(tx: Frame, bodies: Sequence[Body], gained: set[TensorValue]) -> l
             known = [value for value in body.metas if origin(value) is origin(changed)]
             if not known:
                 continue
+            if changed in body.recorded and not torch.is_grad_enabled() and known[0].meta.requires_grad:
+                unsupported(SLUG, RECORDED)
             if len(known) > 1:
                 unsupported(SLUG, f"a side uses two tensors of one memory and changes it: {known[0].meta}")
             counted = counter(changed) is counter(known[0])
