@@ -450,3 +450,97 @@ def test_the_default_is_by_backend(backend, graphs):
     assert counter.frame_count == 2 * graphs  # and once more for all sizes
     kept = [text for frame in log.frames for graph in frame.graphs for text in graph.branches]
     assert all("torch.where" in text for text in kept) and bool(kept) is (graphs == 1)
+
+
+BEHIND = {
+    "as it arrives": lambda x, d: (x * d).sum() if x.sum() > 0 else (d * d).sum(),
+    "spread from one number": lambda x, d: (x + d).sum() if x.sum() > 0 else (x - d).sum(),
+    "spread on one side": lambda x, d: (x + d).sum() if x.sum() > 0 else (x * d).sum(),
+    "behind the other one": lambda x, d: (d if x[0] > 0 else d * 2).sum() * (x.sum() if x[1] > 0 else x.mean()),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("kind", BEHIND)
+def test_where_gradients_behind_a_branch_lie(kind, backend):
+    """In the memory of the leaf's layout, which the program may write to, whatever the taken side makes of them."""
+    loss = BEHIND[kind]
+
+    def leaf_made_inside(x):
+        d = torch.zeros(3, requires_grad=True)
+        loss(x, d).backward()
+        d.grad[0] = 7
+        return d.grad, d.grad.stride()
+
+    def parameter_made_inside(x):
+        d = nn.Parameter(torch.ones(3))
+        loss(x, d).backward()
+        d.grad[0] = 7
+        return d.grad, d.grad.stride()
+
+    for fn in (leaf_made_inside, parameter_made_inside):
+        dynamo_lite.reset()
+        counter = CompileCounterWithBackend(backend)
+        compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+        for n in (1.0, -1.0):
+            assert not list(differences(fn(torch.full((3,), n)), compiled(torch.full((3,), n))))
+        assert counter.frame_count == 1
+
+
+def test_counters_of_gradients_behind_a_branch():
+    weight = torch.ones(3, requires_grad=True)
+
+    def fn(x, taken, other):
+        weight.grad = None
+        (taken(x) if x.sum() > 0 else other(x)).backward()
+        return weight.grad
+
+    def spread(x):
+        return (x + weight).sum()
+
+    def computed(x):
+        return (x * weight).sum()
+
+    for side in (spread, computed):
+        compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+        expected, found = fn(torch.ones(3), side, side), compiled(torch.ones(3), side, side)
+        assert (found.tolist(), found._version) == (expected.tolist(), expected._version)
+
+
+def test_grad_behind_a_branch_that_decides_its_strides():
+    weight = torch.ones(3, requires_grad=True)
+
+    def spread(x):
+        y = x + weight if x.sum() > 0 else x - weight
+        return torch.autograd.grad(y.sum(), weight)[0].stride()
+
+    def computed(x):
+        y = x * weight if x.sum() > 0 else weight * 2
+        return torch.autograd.grad((y * y).sum(), weight)[0].stride()
+
+    with config.patch(capture_branches=True):
+        for fn in (spread, computed):
+            compiled = dynamo_lite.compile(fn, backend="eager")
+            for x in (torch.ones(3), -torch.ones(3)):
+                assert compiled(x) == fn(x)
+    with pytest.raises(Unsupported, match="through a branch, which decides how they lie in memory"):
+        dynamo_lite.compile(spread, backend="eager", fullgraph=True)(torch.ones(3))
+    assert dynamo_lite.compile(computed, backend="eager", fullgraph=True)(torch.ones(3)) == (1,)
+
+
+def test_a_hook_sees_a_gradient_behind_a_branch():
+    """As it comes, which is known only for graphs of which all ways are alike."""
+    seen = []
+
+    def fn(x):
+        d = torch.ones(3, requires_grad=True)
+        y = d * 2
+        y.register_hook(lambda g: seen.append(g.stride()))
+        ((x + y).sum() if x.sum() > 0 else (x - y).sum()).backward()
+        return d.grad
+
+    with config.patch(capture_branches=True):
+        compiled = dynamo_lite.compile(fn, backend="eager")
+        for x in (torch.ones(3), -torch.ones(3)):
+            assert torch.equal(compiled(x), fn(x))
+    assert seen[0::2] == seen[1::2]

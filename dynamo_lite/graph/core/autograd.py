@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -57,19 +58,68 @@ def gradients(
     options: dict[str, Any],
     rerun: Rerun | None = None,
     order: list[int] | None = None,
+    are_copied: bool = False,
 ) -> tuple[list[Any], list[bool]]:
-    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which are in memory of their own; `order` gets
-    the positions of those that there are, as they arrive. Raises `Unsupported` if it raises."""
+    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which are known to be in memory of their own; `order`
+    gets the positions of those that there are, as they arrive. `are_copied`: those that are not in memory of their own are only read.
+    Raises `Unsupported` if it raises, or if data decide how a gradient that is not copied lies in memory."""
     if has_uneven_branches(builder):
         unsupported(SLUG, "gradients through a branch whose sides give them to different tensors")
-    with (rerun or Rerun(builder)).at_the_end(builder.propagator.dispatcher(), SLUG, "grad") as values:
-        arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
-        with _told(arguments[1], order):
-            fakes = list(torch.autograd.grad(*arguments, **options))
-        if order is not None:  # a pass inside of the pass may have come by as well
-            order[:] = [i for i in dict.fromkeys(order) if fakes[i] is not None]
-        own = _own_memory(fakes, list(values.values()))
-    return fakes, own
+
+    def ask(rerun: Rerun, order: list[int] | None) -> tuple[list[Any], list[bool]]:
+        with rerun.at_the_end(builder.propagator.dispatcher(), SLUG, "grad") as values:
+            arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
+            with _told(arguments[1], order):
+                fakes = list(torch.autograd.grad(*arguments, **options))
+            return fakes, _own_memory(fakes, list(values.values()))
+
+    fakes, own = ask(rerun or Rerun(builder), order)
+    if order is not None:  # a pass inside of the pass may have come by as well
+        order[:] = [i for i in dict.fromkeys(order) if fakes[i] is not None]
+    is_known = [True] * len(fakes)
+    branches = [node for node, _, _ in history(builder, outputs) if node.target is branch]
+    if branches and (rerun is not None or not _may_try_sides(builder, branches)):
+        is_known = [fake is None for fake in fakes]
+    elif branches:
+        places = list(map(_place, fakes, own))
+        others = [list(map(_place, *ask(way, None))) for way in _each_way(builder, branches)]
+        is_known = [all(place == other[i] for other in others) for i, place in enumerate(places)]
+    if not (are_copied or all(is_known)):
+        unsupported(SLUG, "gradients through a branch, which decides how they lie in memory")
+    return fakes, [is_own and known for is_own, known in zip(own, is_known, strict=True)]
+
+
+MOST_BRANCHES = 4
+"""Through which gradients are computed once for each way that they may take."""
+
+
+def _may_try_sides(builder: GraphBuilder, branches: list[Node]) -> bool:
+    """Whether there are not too many ways through these branches, and none inside of another one."""
+    modules = builder.bodies if builder.scope is None else builder.scope.bodies
+    graphs = [modules[side.target].graph for node in branches for side in node.args[1:3]]
+    return len(branches) <= MOST_BRANCHES and not any(
+        graph.find_nodes(op="call_function", target=branch) for graph in graphs
+    )
+
+
+def _each_way(builder: GraphBuilder, branches: list[Node]) -> Iterator[Rerun]:
+    """The graph with one side of each branch in its place, for all choices: as a graph that is not compiled runs."""
+    for truths in itertools.product([0, 1], repeat=len(branches)):
+        rerun = Rerun(builder)
+        for node, i in zip(branches, truths, strict=True):
+            rerun.instead[node] = functools.partial(_one_side, node, i, rerun.values)
+        yield rerun
+
+
+def _one_side(node: Node, i: int, values: dict[Node, Any]) -> list[Any]:
+    """The results of a side of a branch."""
+    _, *sides, operands = map_arg(node.args, values.__getitem__)
+    return list(sides[i].forward(*operands))
+
+
+def _place(fake: Any, is_own: bool) -> Any:
+    """How a gradient lies in memory."""
+    return fake is not None and (is_own, fake.layout, fake.layout is torch.strided and fake.stride())
 
 
 @contextlib.contextmanager

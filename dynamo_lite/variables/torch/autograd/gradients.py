@@ -247,7 +247,8 @@ def _backward(
         return NONE
     cotangents = _cotangents(tx, given)
     order: list[int] = []
-    fakes, own = gradients(graph, nodes, inner, cotangents, options, order=order)
+    are_copied = not any(_hooks_of_leaf(tx, leaf, torch.Tensor.register_hook) for leaf in leaves)
+    fakes, own = gradients(graph, nodes, inner, cotangents, options, order=order, are_copied=are_copied)
     if any(fake is not None and fake.layout is not torch.strided for fake in fakes):
         unsupported(SLUG, "backward with sparse gradients")
     graph.passes.gradients.are_asked_for = True
