@@ -9,6 +9,7 @@ except through the operator's result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,7 @@ from .core.nodes import NodeMeta, set_meta
 from .core.storages import origins
 from .core.values import SymValue, TensorValue
 from .core.varying_floats import FloatValue
+from .core.writes import WatchesWrites, keys_of
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
@@ -237,10 +239,12 @@ class Body:
             for value, fake in zip(values, fakes, strict=True)
             if isinstance(fake, torch.Tensor) and value not in (*changed, *direct)
         ]
-        versions = [f._version for f in tensors]
-        grad = torch.is_grad_enabled()
+        counted = [f for f in tensors if not f.is_inference()]
+        uncounted = [f for f in tensors if f.is_inference()]
+        versions = [f._version for f in counted]
+        grad, watch = torch.is_grad_enabled(), WatchesWrites()
         try:
-            with propagator.mode, without_compiler, propagator.dispatcher():
+            with propagator.mode, watch if uncounted else nullcontext(), without_compiler, propagator.dispatcher():
                 results = list(module.forward(*fakes))
         except Unsupported:
             raise
@@ -252,7 +256,8 @@ class Body:
             self.builder.operators.memos.settle(values)
         self.builder.operators.memos.forget(self.changed)
         # The versions do not tell of what is written to `data`.
-        if [f._version for f in tensors] != versions or not self.changed <= set().union(*map(origins, changed)):
+        is_changed = [f._version for f in counted] != versions or not watch.written.isdisjoint(keys_of(uncounted))
+        if is_changed or not self.changed <= set().union(*map(origins, changed)):
             unsupported(BREAK, "the body changes a tensor from outside")
         return results
 

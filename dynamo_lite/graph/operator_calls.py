@@ -280,8 +280,7 @@ class OperatorCalls:
         if kind is TensorResult:
             value = TensorValue(result.meta, own, origin, next(fakes) if fakes is not None else None)
             self._meet(value, tensors)
-            if torch.is_inference_mode_enabled():
-                self.state.has_inference_tensors = value.is_inference = True
+            self._note_inference(value)
             if result.base is not None:
                 _join_family(tensors[result.base], value)
             return MODELS.tensor(value), value
@@ -411,9 +410,14 @@ class OperatorCalls:
             else:
                 value = TensorValue(meta_of_fake(fake), None, origin, fake)
                 value.is_fake = self.fakes.are_there and result_is_fake(self.builder, tensors)
+                self._note_inference(value)
                 values.append(value)
         node.meta.sequence = SequenceValue(tuple, values)
         return [self._result(tx, value) for value in values]
+
+    def _note_inference(self, value: TensorValue) -> None:
+        if torch.is_inference_mode_enabled():
+            self.state.has_inference_tensors = value.is_inference = True
 
     @staticmethod
     def _result(tx: Frame, value: object) -> Any:

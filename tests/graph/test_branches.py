@@ -544,3 +544,100 @@ def test_a_hook_sees_a_gradient_behind_a_branch():
         for x in (torch.ones(3), -torch.ones(3)):
             assert torch.equal(compiled(x), fn(x))
     assert seen[0::2] == seen[1::2]
+
+
+def loop_until(x):
+    while x.sum().abs() < 50:
+        x = x * 2
+    return x
+
+
+def changes_its_own(x):
+    if x.sum() > 0:
+        y = x.clone()
+        y[0] = 9
+        y.add_(1)
+    else:
+        y = x * 2
+    return y
+
+
+@torch.inference_mode()
+def decorated(x):
+    return x * 2 if x.sum() > 0 else x * 3
+
+
+def torch_cond(x):
+    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+
+def inference_outcomes(fn, x):
+    with torch.inference_mode():
+        y = fn(x)
+        return y, y is x, y.is_inference(), x
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "fn", [statement, leaves_its_argument, in_a_loop, loop_until, changes_its_own, decorated, torch_cond]
+)
+def test_inference_mode(fn, backend):
+    for choice in ("cond", "where"):
+        dynamo_lite.reset()
+        with config.patch(capture_branches=choice):
+            compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+            for x, y in zip(inputs(False), inputs(False), strict=True):
+                assert not list(differences(inference_outcomes(fn, x), inference_outcomes(compiled, y)))
+
+
+BUFFER = torch.zeros(3)
+
+
+def inference_adds(x):
+    if x.sum() > 0:
+        BUFFER.add_(x)
+    return x + 1
+
+
+def inference_sets_an_item(x):
+    if x.sum() > 0:
+        BUFFER[0] = 5
+    return x + 1
+
+
+def inference_writes_out(x):
+    if x.sum() > 0:
+        torch.add(x, 1, out=BUFFER)
+    return x + 1
+
+
+def inference_on_one_side(x):
+    if x.sum() > 0:
+        with torch.inference_mode():
+            y = x * 2
+    else:
+        y = x * 3
+    return y
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [inference_adds, inference_sets_an_item, inference_writes_out, inference_on_one_side],
+    ids=lambda fn: fn.__name__,
+)
+def test_inference_mode_breaks(fn):
+    """No counter of an inference tensor tells that it is changed."""
+
+    def outcome(fn, x):
+        BUFFER.zero_()
+        with torch.inference_mode(mode):
+            y = fn(x)
+        return y, y.is_inference(), BUFFER.clone()
+
+    mode = fn is not inference_on_one_side
+    with config.patch(capture_branches=True):
+        compiled = dynamo_lite.compile(fn, backend="eager")
+        for x in inputs(False):
+            assert not list(differences(outcome(fn, x), outcome(compiled, x)))
+    with torch.inference_mode(mode), pytest.raises(Unsupported, match="inference mode|changes a tensor from outside"):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(3))

@@ -8,18 +8,21 @@ Mirrors `aten/src/ATen/native/native_functions.yaml`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 from dynamo_lite.exc import Unsupported, unsupported
 
 from .keep_dynamo_unloaded import without_compiler
 from .operator_names import has_tag
 from .values import SequenceResult, TensorResult, TensorValue
+from .wrapper_tensors import memories_of
 
 
 class Effects(NamedTuple):
@@ -203,3 +206,24 @@ def note_writes(func: Any, effects: Effects, args: tuple[Any, ...], kwargs: dict
     if effects.counts:
         torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
     return tensors
+
+
+class WatchesWrites(TorchDispatchMode):
+    """Sees which tensors operators write to, by their schemas: inference tensors have no counters. `written`: their memories."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: set[Any] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for _, value, is_changed in arguments(func, args, kwargs) if isinstance(func, torch._ops.OpOverload) else ():
+            self.written |= keys_of(tree_iter(value) if is_changed else ())
+        return func(*args, **kwargs)
+
+
+def keys_of(values: Iterable[Any]) -> set[int]:
+    """Keys of the memories of tensors; of the objects, where they have none that is known."""
+    return {key for t in values if isinstance(t, torch.Tensor) for key in memories_of(t) or {id(t)}}

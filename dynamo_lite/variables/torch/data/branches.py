@@ -49,7 +49,7 @@ from .for_loops import ForLoop, head_of_for
 from .joins import Joins, NewObject, ResultPlace, is_number, parts_of, scalar_in, scalar_tensor
 from .loops import DataLoop, side_that_returns
 from .total import Total, why_partial
-from .written import WrittenTensor, changed_copy, expect_unrecorded, without_gains, write_back, written_by
+from .written import WrittenTensor, changed_copy, expect_of_mode, without_gains, write_back, written_by
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -224,7 +224,7 @@ class _Fork:
                 unsupported(
                     SLUG, "the sides leave tensors of other shape, strides, dtype, device or need for gradients"
                 )
-        expect_unrecorded(one for results in branches.results for one in results)
+        expect_of_mode(one for results in branches.results for one in results)
         inputs = [v for v in branches.lifted if isinstance(v, TensorValue) and v.meta.requires_grad]
         if not inputs or not torch.is_grad_enabled():
             return

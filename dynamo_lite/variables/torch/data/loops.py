@@ -32,7 +32,7 @@ from .contents import Change, Contents
 from .extremes import ChosenVariable
 from .joins import is_number, scalar_in, scalar_tensor
 from .total import BehindNode, why_partial
-from .written import expect_unrecorded
+from .written import expect_of_mode
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -171,7 +171,7 @@ class DataLoop:
             unsupported(SLUG, "a loop that data end with gradients")
 
         def fakes(results: list[Any], modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
-            expect_unrecorded(results)
+            expect_of_mode(results)
             self._expect_total(modules[1], [*self._fakes(items), *map(tx.tr.graph.propagator.argument_of, lifted)])
             for result, before in zip(results, self._fakes(items), strict=True):
                 if _kind(result) != _kind(before):

@@ -11,6 +11,8 @@ import torch
 from torch.fx import Interpreter, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dynamo_lite.graph.core.operator_names import may_write
+
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
@@ -75,7 +77,8 @@ _NAMES = frozenset(
 def why_partial(node: Node) -> str | None:
     """The name of what a node of a captured graph calls, unless it is known to be defined for all values."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return name if node.op.startswith("call") and name not in _NAMES else None
+    is_partial = node.op.startswith("call") and (name not in _NAMES or may_write(node.target, node.kwargs))
+    return name if is_partial else None
 
 
 class BehindNode(Interpreter):

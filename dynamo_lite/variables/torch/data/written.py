@@ -56,12 +56,14 @@ class WrittenTensor:
         return f"a tensor that existed before: {self.value.meta}"
 
 
-def expect_unrecorded(results: Iterable[Any]) -> None:
-    """Break where results of a side have a history that the node of the branch would not have."""
-    if not torch.is_grad_enabled() and any(
-        isinstance(result, torch.Tensor) and result.requires_grad for result in results
-    ):
-        unsupported(SLUG, RECORDED)
+def expect_of_mode(results: Iterable[Any]) -> None:
+    """Break where results of a side have a history, or are inference tensors, as the node of the branch would not give them."""
+    is_recorded, is_inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    for result in results:
+        if isinstance(result, torch.Tensor) and result.requires_grad > is_recorded:
+            unsupported(SLUG, RECORDED)
+        if isinstance(result, torch.Tensor) and result.is_inference() is not is_inference:
+            unsupported(SLUG, "a side in another inference mode than what is around it")
 
 
 def without_gains(body: Body) -> set[TensorValue]:
@@ -98,6 +100,8 @@ def written_by(tx: Frame, bodies: Sequence[Body], gained: set[TensorValue]) -> l
             if written.by_data is counted:
                 unsupported(SLUG, f"the sides change {written.describe()}, and its data")
             written.counts[side] += n
+    if found and (torch.is_inference_mode_enabled() or any(value.is_inference for value in found)):
+        unsupported(SLUG, "a side changes a tensor in inference mode, where no counter tells")
     if len({origin(value) for value in found}) < len(found):
         unsupported(SLUG, "each side changes another view of one memory")
     for written in found.values():
