@@ -35,6 +35,8 @@ from .replay import Replay
 from .resume_call import is_constant_value, is_null, load_suspended, state_of
 
 if TYPE_CHECKING:
+    from bytecode import Label
+
     from dynamo_lite.graph.builder import GraphBuilder
 
     from .tracing import Trace
@@ -51,7 +53,7 @@ class Codegen:
         self.tr = tr
         self.code: CodeType = tr.root.function.__code__
         self.globals = tr.root.function.__globals__
-        self.asm = Assembler()
+        self.asm: Assembler = Assembler()
         self.asm.set_location(self.code.co_firstlineno)
         self.loaded: dict[int, str] = {}  # id(tracker) → local that holds the object
         self.sources: dict[int, str] = {}  # id(node) → local that holds the object
@@ -60,6 +62,9 @@ class Codegen:
         self.in_progress: set[int] = set()
         self.replay = Replay()
         self.graph_call = GraphCallSite(self, compile_graph)
+        self.failed: Label | None = (
+            None  # where an exception of the breaking instruction goes, and of what is written before it
+        )
         self.names = 0
         self.needed_after: set[int] = set()  # id(tracker) of what resume functions get
 
@@ -294,6 +299,7 @@ class Codegen:
         after = [v for state in states for v in state.values()]
         handled = self.tr.thread.handled
         exceptions = [] if handled is None else [handled]
+        self.failed = self.asm.label() if handled is None else None
         self._store_all(
             [*after, *[v for v in operands if is_lazy(v) or isinstance(v, VariableTracker)], *exceptions], frames
         )

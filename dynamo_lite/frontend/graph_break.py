@@ -105,7 +105,7 @@ class BreakEmitter:
         asm = self.asm
         # An exception has to go through the inlined frames too: its traceback shows them.
         guarded = len(self.frames) > 1 or self.frames[0].lifted.handler_at[self.frames[0].cur] is not None
-        failed = asm.label()
+        failed = self.cg.failed if self.cg.failed is not None else asm.label()
         if handled is not None:
             self._establish(handled)
         asm.set_location(*instr.pos)

@@ -28,6 +28,8 @@ from dynamo_lite.variables.protocol.descr import (
 )
 from dynamo_lite.variables.protocol.dispatch import method
 
+from .unwinding import lets_through
+
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.interp.frame import Frame
@@ -217,12 +219,10 @@ class GeneratorVariable(PlainObject):
         """True if CPython would do something visible when the last reference goes away (`_PyGen_Finalize`)."""
         if self.frame is None or not self.started:
             return False
-        lifted = self.frame.lifted
         delegate = self.delegate()
         if delegate is not None and not isinstance(delegate, GeneratorVariable) and not is_plain_iterator(delegate):
             return True
-        handler = lifted.handler_at[self.frame.cur]
-        return handler is not None and _has_effects(self.frame, handler.target)
+        return not lets_through(self.frame, lambda cls: issubclass(GeneratorExit, cls))
 
     def finalize(self, tx: Frame) -> None:
         """`_PyGen_Finalize` of a started one: the last reference is gone."""
@@ -278,40 +278,6 @@ class GeneratorVariable(PlainObject):
         error = Unsupported("generator-escapes", f"{self.describe()} {what}")
         error.break_step = self.made_at
         raise error
-
-
-# What a handler may do with a GeneratorExit without the program noticing.
-_SILENT = frozenset(
-    Op[name]
-    for name in """
-    COPY SWAP POP_TOP PUSH_EXC_INFO POP_EXCEPT RERAISE CLEANUP_THROW CHECK_EXC_MATCH LOAD_CONST LOAD_GLOBAL STORE_FAST DELETE_FAST
-    CALL_INTRINSIC
-    """.split()
-)
-
-
-def _has_effects(frame: Any, index: int) -> bool:
-    """Whether the handler at `index` does more with a GeneratorExit than to let it through."""
-    instrs = frame.lifted.instrs
-    while True:
-        instr = instrs[index]
-        if instr.op not in _SILENT:
-            return True
-        if instr.op in (Op.RERAISE, Op.CLEANUP_THROW):
-            handler = frame.lifted.handler_at[index]
-            if handler is None:
-                return False
-            index = handler.target
-        elif instr.op is Op.CHECK_EXC_MATCH:
-            caught = instrs[index - 1]
-            cls = frame.globals.load(frame, caught.arg) if caught.op is Op.LOAD_GLOBAL else None
-            if cls is None or not is_exception_class(cls) or issubclass(GeneratorExit, cls.value):
-                return True
-            while instrs[index].op is not Op.JUMP_IF:
-                index += 1
-            index = instrs[index].target  # the class does not fit
-        else:
-            index += 1
 
 
 def finished_generator(name: str, qualname: str) -> Any:

@@ -49,7 +49,7 @@ class LoggedRecord(LateOutput):
     message: VariableTracker = Child()
     values: list[VariableTracker] = Children()
 
-    def emit_update(self, cg: Codegen) -> None:
+    def emit_output(self, cg: Codegen) -> None:
         about = map(ConstantVariable, (self.level, tuple(self.caller), self.extra))
         emit_call(cg, _handle, self.logger, *about, self.message, *self.values)
         cg.asm.pop_top()

@@ -25,6 +25,8 @@ from dynamo_lite.variables.protocol.deferred_str import DataText, LateText, join
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, object_str
 
+from .delayed_errors import NOTICED, Handled, exits_around
+
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.frontend.tracing import Trace
@@ -32,12 +34,28 @@ if TYPE_CHECKING:
 
 
 class LateOutput(NativeVariable):
-    """What a call writes behind the graph. `place`: the line of the program and the function, for reports."""
+    """What a call writes behind the graph. `place`: the line of the program and the function, for reports. `handled`: why it is
+    one more break if an error can't go to the handlers of the instruction at which the graph ends; None: it leaves the frame."""
 
     place: str = Plain()
+    handled: Unsupported | None = None
 
     def python_type(self) -> type:
         return type(self)
+
+    def emit_update(self, cg: Codegen) -> None:
+        if self.handled is None:
+            self.emit_output(cg)
+            return
+        if cg.failed is None:
+            raise self.handled
+        cg.asm.begin_try(cg.failed)
+        self.emit_output(cg)
+        cg.asm.end_try()
+
+    def emit_output(self, cg: Codegen) -> None:
+        """Push nothing, and write."""
+        raise NotImplementedError
 
 
 def place_of_call(tx: Frame, function: str) -> str:
@@ -52,7 +70,7 @@ class PrintedText(LateOutput):
     file: VariableTracker = Child()
     flush: bool = Plain()
 
-    def emit_update(self, cg: Codegen) -> None:
+    def emit_output(self, cg: Codegen) -> None:
         emit_call(cg, _write, self.text, self.file, ConstantVariable(self.flush))
         cg.asm.pop_top()
 
@@ -61,14 +79,42 @@ def _write(text: str, file: Any, flush: bool) -> None:
     print(text, end="", file=file, flush=flush)
 
 
-def is_of_c(file: object) -> bool:
+def is_of_c(file: Any) -> bool:
     """Whether writing to a stream runs no code of the program."""
     cls = type(file)
-    return (
-        issubclass(cls, io.TextIOWrapper | io.StringIO)
-        and cls.write in (io.TextIOWrapper.write, io.StringIO.write)
-        and cls.flush in (io.TextIOWrapper.flush, io.StringIO.flush)
-    )
+    if issubclass(cls, io.StringIO):
+        return cls.write is io.StringIO.write and cls.flush is io.StringIO.flush
+    if not issubclass(cls, io.TextIOWrapper) or (cls.write, cls.flush) != (
+        io.TextIOWrapper.write,
+        io.TextIOWrapper.flush,
+    ):
+        return False
+    try:
+        buffer, errors = _BUFFER.__get__(file), _ERRORS.__get__(file)
+        raw = buffer.raw if type(buffer) in (io.BufferedWriter, io.BufferedRandom, io.BufferedReader) else buffer
+    except ValueError:  # it has none any more
+        return False
+    return errors in _ERROR_HANDLERS and type(raw) in (io.FileIO, io.BytesIO)
+
+
+_BUFFER, _ERRORS, _CLOSED = io.TextIOWrapper.buffer, io.TextIOWrapper.errors, io.StringIO.closed
+_ERROR_HANDLERS = frozenset(
+    "strict ignore replace backslashreplace xmlcharrefreplace namereplace surrogateescape surrogatepass".split()
+)
+"""Those that the program has not registered, whose errors are ValueErrors."""
+
+
+def takes_any_text(file: Any) -> bool:
+    """Whether writing to a stream of C can't raise."""
+    try:
+        return issubclass(type(file), io.StringIO) and not _CLOSED.__get__(file)
+    except ValueError:  # its `__init__` has not run
+        return False
+
+
+def stdout_takes_any_text() -> bool:
+    """Whether writing to `sys.stdout` can't raise."""
+    return takes_any_text(sys.stdout)
 
 
 def stdout_is_of_c() -> bool:
@@ -91,6 +137,10 @@ def builtin_print(
     reason = why_now(tx)
     if not is_of_c(stream):
         reason = f" to {type(stream).__qualname__}, which may run code of the program"
+    is_certain = takes_any_text(stream)
+    around = None if is_certain else exits_around(tx)
+    if around is None and not is_certain:
+        reason = reason or NOTICED
     if not config.stitch or reason or unknown:
         return unsupported("call-print", f"print(){reason}")
     between, after = _separator(tx, sep, "sep", " "), _separator(tx, end, "end", "\n")
@@ -98,15 +148,24 @@ def builtin_print(
     for vt in objects:
         pieces += [*([between] if pieces else []), text_now(tx, vt, "print()")]
     written = settled(tx, joined(tx, [*pieces, after]))
+    _guard_stream(tx, file, is_certain)
+    is_flushed = not is_none(flush) and is_true(tx, flush)
+    place, source = place_of_call(tx, "print"), tx.tr.constant_source(sys)
+    text = PrintedText(place, written, file, is_flushed, source)
+    write_behind(tx, text, Unsupported("call-print", "print()"), around)
+    return NONE
+
+
+def _guard_stream(tx: Frame, file: VariableTracker, is_certain: bool) -> None:
+    """Require that writing to a stream runs no code of the program, and that it can't raise if that `is_certain` now."""
     if is_none(file):
         tx.tr.guards.global_state(stdout_is_of_c, "writing to sys.stdout runs no code of the program")
     else:
         tx.tr.guard(file.source, ir.IS, file.value)
-    is_flushed = not is_none(flush) and is_true(tx, flush)
-    place, source = place_of_call(tx, "print"), tx.tr.constant_source(sys)
-    text = PrintedText(place, written, file, is_flushed, source)
-    write_behind(tx, text, Unsupported("call-print", "print()"))
-    return NONE
+    if is_certain and is_none(file):
+        tx.tr.guards.global_state(stdout_takes_any_text, "writing to sys.stdout can't raise")
+    elif is_certain:
+        tx.tr.guards.predicate(takes_any_text, [file.source], f"writing to {file.source.path} can't raise")
 
 
 def why_now(tx: Frame) -> str:
@@ -117,12 +176,17 @@ def why_now(tx: Frame) -> str:
     return " behind a change of sys" if is_changed else ""
 
 
-def write_behind(tx: Frame, output: LateOutput, reason: Unsupported) -> None:
-    """Have generated code write this when the graph has run; `reason`: the break that the call is where the text might be lost."""
+def write_behind(
+    tx: Frame, output: LateOutput, reason: Unsupported, around: list[VariableTracker] | None = None
+) -> None:
+    """Have generated code write this when the graph has run; `reason`: the break that the call is where the text might be lost. `around`:
+    the `__exit__`s of the blocks around the call (`exits_around`) if writing may raise."""
     tx.tr.effects.mutating(output)
+    thread, step = tx.tr.thread, reason.break_step
+    reason.at(thread.failing_step() if step is None else step, thread.user_stack())
+    if around is not None:
+        tx.tr.effects.provisos.append(Handled(tx, output, around, reason))
     if config.stitch == "auto" and not tx.tr.breaks_raise:
-        thread, step = tx.tr.thread, reason.break_step
-        reason.at(thread.failing_step() if step is None else step, thread.user_stack())
         tx.tr.effects.provisos.append(Sure(tx, reason))
 
 

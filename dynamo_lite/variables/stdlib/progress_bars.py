@@ -28,6 +28,7 @@ from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.wrap import builds
 
+from .delayed_errors import NOTICED, exits_around
 from .printing import LateOutput, is_of_c, is_settled, place_of_call, text_now, why_now, write_behind
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class BarCall(LateOutput):
     names: tuple[str, ...] = Plain()
     values: list[VariableTracker] = Children()
 
-    def emit_update(self, cg: Codegen) -> None:
+    def emit_output(self, cg: Codegen) -> None:
         cg.load_callable(self.method)
         for vt in (self.bar, *self.values):
             cg.load(vt)
@@ -108,15 +109,17 @@ def _moved(
 ) -> VariableTracker:
     call = f"tqdm.{name}()"
     reason = _why_not(tx, bar) if fits(getattr(Bar, name), 1 + len(args), kwargs) else " with other arguments"
+    around = exits_around(tx)
+    if around is None:
+        reason = reason or NOTICED
     if not config.stitch or reason:
         return unsupported("call-print", call + reason)
     values = [_settled(tx, vt, call) for vt in (*args, *kwargs.values())]
     tx.tr.guards.predicate(_is_plain, [bar.source], f"{bar.source.path} runs no code of the program")
     place, source = place_of_call(tx, call[:-2]), tx.tr.constant_source(Bar)
     bar.is_behind = True  # type: ignore[attr-defined]
-    write_behind(
-        tx, BarCall(place, getattr(Bar, name), bar, tuple(kwargs), values, source), Unsupported("call-print", call)
-    )
+    moved = BarCall(place, getattr(Bar, name), bar, tuple(kwargs), values, source)
+    write_behind(tx, moved, Unsupported("call-print", call), around)
     return NONE
 
 
