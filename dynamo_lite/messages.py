@@ -27,6 +27,15 @@ def is_users(filename: str) -> bool:
     return not filename.startswith(_NOT_USERS)
 
 
+_STDLIB = tuple(os.path.join(os.path.abspath(sysconfig.get_path(name)), "") for name in ("stdlib", "platstdlib"))
+_INSTALLED = tuple(os.path.join(folder, name, "") for folder in _STDLIB for name in ("site-packages", "dist-packages"))
+
+
+def is_of_program(filename: str) -> bool:
+    """Whether code of that file is neither ours nor torch's nor of the standard library."""
+    return is_users(filename) and (not filename.startswith(_STDLIB) or filename.startswith(_INSTALLED))
+
+
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the line of the program: that of the innermost frame that is neither ours nor torch's."""
     level, frame = 1, sys._getframe(1)

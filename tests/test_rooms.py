@@ -13,12 +13,12 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_430,
+    ".": 4_480,
     "backends": 3_650,
     "backends/compiled": 900,
     "backends/regions": 1_080,
     "dynamism": 1_000,
-    "frontend": 4_050,
+    "frontend": 4_060,
     "graph": 2_560,
     "graph/core": 6_060,
     "graph/inputs": 750,
@@ -29,7 +29,7 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 3_110,
     "polyfills": 1_680,
-    "report": 4_600,
+    "report": 4_720,
     "testing": 800,
     "tune": 1_720,
     "variables": 150,

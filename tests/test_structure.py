@@ -133,6 +133,7 @@ INSPECTORS = {
     "report/export.py": {
         "dynamism.mark_constraints", "graph.passes.checks.CHECKS", "guards.ir", "guards.mirror",
         "variables.builtin.dict.DictVariable", "variables.objects.traceback_object.TracebackVariable",
+        "variables.stdlib.printing.LateOutput",
     },
     "report/forecast.py": {
         "interp.ops", "isa", "isa.canon.TERMINAL", "isa.flow.side_that_goes_on", "variables.protocol.dispatch.HANDLERS",
@@ -144,7 +145,8 @@ INSPECTORS = {
         "variables.protocol.dispatch", "variables.protocol.slots", "variables.protocol.trace_rules",
     },
     "report/valid_sizes.py": {
-        "dynamism.mark_constraints.spoken_path", "graph.shapes.sizes.Number", "guards.ir",
+        "dynamism.mark_constraints.spoken_path", "graph.core.varying_floats.is_drawn", "graph.shapes.sizes.Number",
+        "guards.ir",
     },
 }  # fmt: skip
 """Reports whose subject is the engine itself, with the modules and names of the core that each reads."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import unsupported
+from dynamo_lite.exc import UserFrame, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.module import GlobalsNamespace
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
@@ -33,6 +33,8 @@ class SideEffects:
         clocks: the times that the traced code has asked for, in order, each a `ClockReading`.
         watches: functions that are told of an object that existed before, before its first change.
         writes: how many changes there were of any objects.
+        stacks: where the user's program was, outermost first, at the first change of each of `mutations`, by the `id` of its model; only
+            for a backend that leaves changes out.
         late_bodies: bodies that run later than they were followed; `check(tr)` raises where one would be followed differently by now.
     """
 
@@ -47,6 +49,8 @@ class SideEffects:
         self.clocks: list[Any] = []
         self.watches: list[Callable[[VariableTracker], None]] = []
         self.writes = 0
+        self.stacks: dict[int, list[UserFrame]] = {}
+        self.keeps_stacks = hasattr(tr.backend, "dynamo_lite_leaves_out")
         self.late_bodies: list[Any] = []
 
     def mutating(self, vt: VariableTracker) -> None:
@@ -66,6 +70,8 @@ class SideEffects:
             watch(vt)
         vt.mutated, vt.mutated_at = True, self.tr.thread.failing_step()
         self.mutations.append(vt)
+        if self.keeps_stacks:
+            self.stacks[id(vt)] = self.tr.thread.user_stack()
 
     def check_late_bodies(self) -> None:
         """A gradient may be computed now: raise where what runs then would be followed differently by now."""

@@ -9,6 +9,7 @@ make no difference to the second one, are none: that is found out on a copy, whi
 
 from __future__ import annotations
 
+import _random
 import contextlib
 import copy
 import inspect
@@ -33,9 +34,11 @@ from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, fo
 from dynamo_lite.graph.passes.checks import CHECKS
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import GuardFailure, explain_miss, step
+from dynamo_lite.messages import is_of_program
 from dynamo_lite.record import Specialization, log
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
+from dynamo_lite.variables.stdlib.printing import LateOutput
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -82,6 +85,22 @@ LOGGING = ("debug", "info", "warning", "error", "exception", "critical", "log")
 HANDLES = torch.utils.hooks.RemovableHandle
 """It counts all hooks of the process. Nothing depends on the numbers that they get."""
 
+
+class Change(NamedTuple):
+    """A change that an exported graph can't make. `owner`: the changed object; `message`: what the program does, without owners; `advice`;
+    `place`: the user's line; `is_certain`: whether every call makes it."""
+
+    owner: str
+    message: str
+    advice: str
+    place: UserFrame | None
+    is_certain: bool = False
+
+
+RESULTS_ONLY = "return the new value instead: an exported graph has results only"
+NO_OUTPUT = "give it to a logger, whose messages are left out, or write it outside of what is exported"
+NO_RANDOM_STATE = "draw with torch (torch.rand, torch.randint), or draw outside and pass the number in a tensor"
+
 Steps = list[tuple[int, Any]]
 """The way from a module to something in it: kinds and arguments of guard nodes."""
 
@@ -114,8 +133,8 @@ def _results(gm: GraphModule) -> tuple[Sequence[Node], Sequence[Node]]:
 class _Capture:
     """A backend that keeps the graph, and computes nothing: its outputs only show where they end up.
 
-    Of the objects that the program changes, `left_out` names those that no result depends on, `refused` the others; `changed` are the ways
-    to all of them from the module, `owner`, None for an object that does not belong to it.
+    Of the objects that the program changes, `left_out` names those that no result depends on, `refused` says of the others what is changed
+    and where; `changed` are the ways to all of them from the module, `owner`, None for an object that does not belong to it.
     """
 
     dynamo_lite_floats = "numbers"
@@ -124,7 +143,7 @@ class _Capture:
     def __init__(self, owner: Any) -> None:
         self.owner = owner
         self.left_out: list[str] = []
-        self.refused: list[str] = []
+        self.refused: list[Change] = []
         self.changed: list[Steps | None] = []
         self.gm: GraphModule | None = None
         self.inputs: list[Any] = []
@@ -145,9 +164,9 @@ class _Capture:
                 continue
             owner = vt.describe().removesuffix(".__dict__")
             if not _is_attributes(vt):
-                self.refused.append(owner)
+                self.refused.append(_change(vt, owner, tr.effects.stacks[id(vt)]))
             elif vt.carries_over() or self._is_of_an_argument(tr, vt.source):
-                self.refused.append(f"attributes of {owner}")
+                self.refused.append(_change(vt, f"attributes of {owner}", tr.effects.stacks[id(vt)]))
             else:
                 self.left_out.append(owner)
             if vt.value is not HANDLES:
@@ -160,11 +179,14 @@ class _Capture:
 
     def refusal(self) -> UserError:
         """The error to raise because of the changes."""
-        message = (
-            f"the program changes {', '.join(self.refused)}\n"
-            "  do:  return the new value instead: an exported graph has results only"
-        )
-        return UserError(UserErrorType.ANTI_PATTERN, message)
+        lines = []
+        for message, advice in dict.fromkeys((change.message, change.advice) for change in self.refused):
+            alike = [change for change in self.refused if change.message == message]
+            lines.append(message.format(", ".join(dict.fromkeys(change.owner for change in alike))))
+            for place in dict.fromkeys(change.place for change in alike):
+                lines += format_location(place) if place is not None else []
+            lines.append(f"  do:  {advice}")
+        return UserError(UserErrorType.ANTI_PATTERN, "\n".join(lines))
 
     def dynamo_lite_raises(self, exc: Any) -> None:
         """The program raises this: there is nothing to export."""
@@ -186,6 +208,20 @@ class _Capture:
             steps.append((source.kind, source.arg))
             source = source.parent
         return steps[::-1]
+
+
+def _change(vt: VariableTracker, owner: str, stack: list[UserFrame]) -> Change:
+    """What is told of the change of an object."""
+    place = next((frame for frame in reversed(stack) if is_of_program(frame.filename)), None)
+    if isinstance(vt, LateOutput):
+        function = vt.place.rpartition(": ")[2]
+        return Change(
+            function, "the program calls {}, and an exported graph writes nothing", NO_OUTPUT, place, is_certain=True
+        )
+    if issubclass(type(vt.value), _random.Random):
+        message = "the program changes the state of a random number generator of Python"
+        return Change(owner, message, NO_RANDOM_STATE, place, is_certain=True)
+    return Change(owner, "the program changes {}", RESULTS_ONLY, place)
 
 
 def _text_of_exception(exc: Any) -> str:
@@ -210,8 +246,8 @@ def export(fn: Callable[..., Any], *args: Any, dynamic_shapes: object = None, **
     Attributes of modules and other objects, the arguments apart, that the program sets without having read them are left out; so are
     messages to loggers, and what a module changes in itself in its first call, if the second one changes nothing and is the same graph.
     Raises `Unsupported` at the line where the graph would break, and `UserError` where the program raises, where a size that must vary
-    does not, where arguments are of an unknown device, where the program changes other objects that outlive the call, or where the result
-    holds other objects than tensors and constants.
+    does not, where arguments are of an unknown device, where the program changes other objects that outlive the call (a random number
+    generator of Python is one), where it writes something, or where the result holds other objects than tensors and constants.
     """
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
     call = _Call([_stand(leaf) for leaf in leaves], in_spec, dynamic_shapes)
@@ -219,7 +255,7 @@ def export(fn: Callable[..., Any], *args: Any, dynamic_shapes: object = None, **
     if capture.refused:
         if not _changes_once(fn, call, exported, capture.changed):
             raise capture.refusal()
-        exported.left_out += capture.refused
+        exported.left_out += [change.owner for change in capture.refused]
     return exported
 
 
@@ -238,7 +274,8 @@ class _Call(NamedTuple):
         state = _state_of(fn)
         with contextlib.ExitStack() as stack:
             # A graph that stands by itself may well have numbers and sizes that only data decide: nobody else would run that operator.
-            stack.enter_context(config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True))
+            numbers = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
+            stack.enter_context(config.patch(numbers, capture_pure_python=True))  # what is not captured would run
             dims = stack.enter_context(_marked(fn, args, kwargs, self.dynamic_shapes))
             if any(isinstance(t, FakeTensor) for t in state.values()):
                 state = {name: _stand(t) for name, t in state.items()}
@@ -251,6 +288,8 @@ def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
     capture = _Capture(fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None))
     with log.recording() as frames:
         compiled, result, dims, state = call.run(fn, capture)
+    if any(change.is_certain for change in capture.refused):
+        raise capture.refusal()
     frame = next((f for f in frames if f.guards is not None), None)
     guards = frame.guards.guards() if frame is not None else None
     if guards is None:
@@ -589,9 +628,11 @@ class _Assembly:
     def size(self, node: Node) -> Node:
         """The size of an input that a symbolic input of the captured graph stands for."""
         symbol = str(node.meta["example_value"])
-        number = next(n for n in self.numbers if n.symbol == symbol)
-        tensor = self.by_leaf[id(number.owner())]
-        return self.graph.call_method("size", (tensor, number.dim))
+        number = next((n for n in self.numbers if n.symbol == symbol and n.owner is not None), None)
+        if number is None:
+            message = f"the graph needs a number that is no size of a tensor: {node.name}\n  do:  pass it in a tensor"
+            raise UserError(UserErrorType.INVALID_INPUT, message)
+        return self.graph.call_method("size", (self.value(number.owner()), number.dim))
 
 
 def _binder(fn: Any) -> Callable[[Any, Any], tuple[tuple[Any, ...], Any]]:

@@ -17,6 +17,7 @@ import torch
 from dynamo_lite.api import compile
 from dynamo_lite.config import config
 from dynamo_lite.dynamism.mark_constraints import spoken_path
+from dynamo_lite.graph.core.varying_floats import is_drawn
 from dynamo_lite.graph.shapes.sizes import Number
 from dynamo_lite.guards import ir
 from dynamo_lite.messages import short_path
@@ -29,7 +30,7 @@ class ValidSizes:
 
     `numbers`: the sizes and ints that may differ, by name (`"x.size(0)"`, `"k"`); `constants`: those that may not, with their values;
     `relations`: conditions on several numbers; `specializations`: which line made constants of numbers. `compiled` is the captured
-    program, which compiles nothing more for members.
+    program, which compiles nothing more for members. Random numbers are as in the example, too.
     """
 
     numbers: dict[str, Number]
@@ -93,7 +94,8 @@ def valid_sizes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> ValidSizes
 
 def _of_guards(fn: Any, guards: ir.GuardSet, specializations: list[Specialization], compiled: Any) -> ValidSizes:
     made_constant = {s.text: s.value for s in specializations if type(s.value) is int}
-    numbers = {n.text: n for n in guards.sizes if n.text not in made_constant}
+    drawn = {n.node: n.present for n in guards.sizes if is_drawn(n.node)}
+    numbers = {n.text: n for n in guards.sizes if n.text not in made_constant and n.node not in drawn}
     names = {n.node: n.text for n in guards.sizes}
     constants = {**_constant_sizes(fn, guards), **made_constant}
     predicates, relations = [], []
@@ -102,10 +104,22 @@ def _of_guards(fn: Any, guards: ir.GuardSet, specializations: list[Specializatio
             continue
         involved = tuple([names[node] for node in guard.nodes])
         if not made_constant.keys() & set(involved):
-            predicates.append((guard.arg, involved))
+            known = [drawn.get(node) for node in guard.nodes]
+            sizes = tuple([names[node] for node in guard.nodes if node not in drawn])
+            predicates.append((_for_drawn(guard.arg, known) if drawn else guard.arg, sizes))
         if len(involved) > 1 and not guard.text.startswith(involved[0] + " == "):
             relations.append(guard.text)
     return ValidSizes(numbers, constants, relations, specializations, compiled, predicates)
+
+
+def _for_drawn(holds: Callable[..., bool], known: list[int | None]) -> Callable[..., bool]:
+    """A condition with random numbers, which are as in the example, as one on sizes: those of which no number is known."""
+
+    def holds_for(*sizes: int) -> bool:
+        given = iter(sizes)
+        return holds(*[next(given) if number is None else number for number in known])
+
+    return holds_for
 
 
 def _constant_sizes(fn: Callable[..., Any], guards: ir.GuardSet) -> dict[str, int]:

@@ -1,7 +1,9 @@
 """`export`: whole graphs that stand by themselves, and the errors where there is none."""
 
+import io
 import linecache
 import logging
+import random
 
 import pytest
 import torch
@@ -124,10 +126,91 @@ def test_effects_on_python_objects_are_refused():
     module = Counts()
     with pytest.raises(UserError) as info:
         export(module, torch.ones(3))
+    line = Counts.forward.__code__.co_firstlineno + 1
     assert str(info.value) == (
-        "the program changes attributes of self\n  do:  return the new value instead: an exported graph has results only"
+        f'the program changes attributes of self\n  File "{short_path(__file__)}", line {line}, in forward\n'
+        "    self.calls += 1\n    ^^^^^^^^^^\n"
+        "  do:  return the new value instead: an exported graph has results only"
     )
     assert module.calls == 0
+
+
+GENERATOR = random.Random(3)
+NUMBERS = [1, 2, 3]
+
+
+def draws_again_and_back(x):
+    state = random.getstate()
+    y = x + random.random()
+    random.setstate(state)
+    return y
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + random.random(),
+        lambda x: x * random.uniform(1, 2),
+        lambda x: [random.shuffle(NUMBERS), x][1],
+        lambda x: x * random.randint(0, 9),
+        lambda x: x * random.choice([1, 2]),
+        lambda x: x + random.getrandbits(3),
+        lambda x: x.new_zeros(random.randint(2, 10)),
+        lambda x: x if random.random() < 2 else x + 1,
+        lambda x: x + GENERATOR.random(),
+        lambda x: random.seed(1) or x,
+        lambda x: x * (random.seed(1) or random.random()),
+        draws_again_and_back,
+    ],
+)
+def test_random_numbers_of_python_are_refused(fn):
+    states = random.getstate(), GENERATOR.getstate()
+    with pytest.raises(UserError) as info:
+        export(fn, torch.ones(3))
+    first, place, _, _, do = str(info.value).splitlines()[:5]
+    assert first == "the program changes the state of a random number generator of Python"
+    assert place.startswith(f'  File "{short_path(__file__)}", line ')
+    assert do == "  do:  draw with torch (torch.rand, torch.randint), or draw outside and pass the number in a tensor"
+    assert (random.getstate(), GENERATOR.getstate(), NUMBERS) == (*states, [1, 2, 3])
+
+
+def test_random_numbers_that_are_always_the_same_are_constants():
+    exported = export(lambda x: x + random.Random(0).random(), torch.ones(3))
+    assert torch.equal(exported(torch.ones(3)), torch.ones(3) + random.Random(0).random())
+
+
+BUFFER = io.StringIO()
+
+
+def prints_twice(x):
+    print("one", x.shape, file=BUFFER)
+    y = x + 1
+    print("two", file=BUFFER)
+    return y
+
+
+def test_output_is_refused():
+    with dynamo_lite.config.patch(stitch="auto"), pytest.raises(UserError) as info:
+        export(prints_twice, torch.ones(3))
+    line = prints_twice.__code__.co_firstlineno + 1
+    assert str(info.value) == (
+        "the program calls print, and an exported graph writes nothing\n"
+        f'  File "{short_path(__file__)}", line {line}, in prints_twice\n'
+        '    print("one", x.shape, file=BUFFER)\n    ' + "^" * 34 + "\n"
+        f'  File "{short_path(__file__)}", line {line + 2}, in prints_twice\n'
+        '    print("two", file=BUFFER)\n    ^^^^^^^^^^^^^^^^^^^^^^^^^\n'
+        "  do:  give it to a logger, whose messages are left out, or write it outside of what is exported"
+    )
+    assert BUFFER.getvalue() == ""
+
+
+MARKED = torch.ones(6, 4)
+dynamo_lite.mark_dynamic(MARKED, 0)
+
+
+def test_sizes_of_tensors_that_are_no_inputs():
+    exported = export(lambda x: x * MARKED.shape[0], torch.ones(3))
+    assert torch.equal(exported(torch.ones(3)), torch.full((3,), 6.0))
 
 
 class Switched(torch.nn.Module):

@@ -1,5 +1,7 @@
 """`valid_sizes`: members run without a recompile, their neighbours outside recompile or raise."""
 
+import random
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -54,6 +56,10 @@ def longer(x, y):
 
 def pooled(x):
     return F.max_pool2d(x, 2).flatten(1)
+
+
+def shorter_than_drawn(x):
+    return x * 2 if random.randint(0, 1000) > x.shape[0] else x
 
 
 def padded(x):
@@ -184,3 +190,15 @@ def test_errors():
         valid_sizes(broken, ones(3))
     with pytest.raises(KeyError, match="no size 'y.size"):
         {"y.size(0)": 3} in valid_sizes(elementwise, ones(3, 4))
+
+
+def test_random_numbers_are_no_sizes():
+    found = valid_sizes(lambda x: x.new_zeros(random.randint(2, 10)) + random.randint(0, 1), ones(3))
+    assert found.numbers.keys() <= {"x.size(0)"} and not found.constants and "random" not in str(found)
+    random.seed(5)
+    drawn = random.randint(0, 1000)
+    random.seed(5)
+    found = valid_sizes(shorter_than_drawn, ones(3))
+    assert found.numbers.keys() == {"x.size(0)"}
+    assert {"x.size(0)": drawn - 1} in found and {"x.size(0)": drawn} not in found
+    assert next(found.members()) == {"x.size(0)": 2}

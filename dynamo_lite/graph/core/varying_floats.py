@@ -137,6 +137,11 @@ def is_random(source: Any) -> bool:
     return source is not None and getattr(source.arg, "is_random", False)
 
 
+def is_drawn(source: Any) -> bool:
+    """Whether a path leads to a number that is drawn from a generator."""
+    return source is not None and hasattr(source.arg, "is_random")
+
+
 def _is_random(number: Any) -> bool:
     return isinstance(number, FloatValue) and number.origin[0] == "input" and is_random(number.origin[1])
 

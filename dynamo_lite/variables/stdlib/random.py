@@ -63,15 +63,15 @@ _READERS: dict[tuple[Draw, ...], Callable[[Any], Any]] = {}
 def reader_of(*draws: Draw) -> Callable[[Any], Any]:
     """The function that tells the last of these numbers which a generator is going to give."""
 
-    def drawn(generator: Any) -> Any:
+    def random_number(generator: Any) -> Any:
         twin = _random.Random()
         twin.setstate(state_of(generator))
         return [_draw(twin, draw) for draw in draws][-1]
 
     kind, n = draws[-1]
     may_be_constant = kind != "random" and (n if kind == "below" else 1 << n) <= MOST_VERSIONS
-    drawn.is_random = not may_be_constant  # type: ignore[attr-defined]
-    return _READERS.setdefault(draws, drawn)
+    random_number.is_random = not may_be_constant  # type: ignore[attr-defined]
+    return _READERS.setdefault(draws, random_number)
 
 
 def _advance(generator: Any, draws: tuple[Draw, ...]) -> None:
