@@ -274,6 +274,66 @@ def test_attributes_that_nobody_reads_are_left_out():
         export(lambda x, holder: setattr(holder, "calls", 3) or x, torch.ones(3), holder)
 
 
+class RemembersTensor(torch.nn.Module):
+    def forward(self, x):
+        self.last = x * 2
+        return self.last + 1
+
+
+def test_a_tensor_in_a_new_attribute_is_named_as_left_out():
+    module = RemembersTensor()
+    exported = export(module, torch.ones(3))
+    assert torch.equal(exported(torch.ones(3)), torch.full((3,), 3.0))
+    assert exported.left_out == ["self"] and "last" not in module.__dict__
+
+
+class Caches(torch.nn.Module):
+    kept = None
+
+    def forward(self, x):
+        if self.kept is None:
+            self.kept = x * 2
+        return self.kept + x
+
+
+class CachesIfNew(torch.nn.Module):
+    def forward(self, x):
+        if not hasattr(self, "kept"):
+            self.kept = x * 2
+        return self.kept + x
+
+
+class CachesInDict(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept = {}
+
+    def forward(self, x):
+        if "x" not in self.kept:
+            self.kept["x"] = x * 2
+        return self.kept["x"] + x
+
+
+class CountsRows(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = {}
+
+    def forward(self, x):
+        for name in list(self.rows):
+            del self.rows[name]
+        self.rows["x"] = x.shape[0]
+        return x + 1
+
+
+@pytest.mark.parametrize("cls", [Caches, CachesIfNew, CachesInDict, CountsRows])
+def test_what_later_calls_find_is_refused(cls):
+    module = cls()
+    with pytest.raises(UserError, match="the program changes (attributes of self|self.kept|self.rows)\n"):
+        export(module, torch.ones(3), dynamic_shapes=[{0: "dynamic"}])
+    assert not module.__dict__.get("kept") and not module.__dict__.get("rows")
+
+
 class InitialisedLater(torch.nn.Module):
     def forward(self, x):
         if not hasattr(self, "scale"):

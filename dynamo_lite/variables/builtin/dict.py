@@ -317,7 +317,8 @@ class DictVariable(NativeVariable):
         items = self.__dict__.get("items")
         if items is not None:
             return [*map(id, items)] != [*map(id, self.original)] or any(
-                not stands_for(vt, real_object(self.original[key])) for key, vt in items.items()
+                vt is not (old := self.original[key]) and not stands_for(vt, real_object(old))
+                for key, vt in items.items()
             )
         return any(
             deleted or not stands_for(vt, dict.get(self.value, key, MISSING))

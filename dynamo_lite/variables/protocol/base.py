@@ -525,8 +525,8 @@ def real_object(vt: VariableTracker) -> Any:
 
 
 def stands_for(vt: VariableTracker, real: object) -> bool:
-    """Whether a tracker's object is this one."""
-    return real_object(vt) is real
+    """Whether a tracker's object is this one, which may be `MISSING`: no object."""
+    return real is not MISSING and real_object(vt) is real
 
 
 def sourced_objects(trackers: Any) -> list[tuple[Any, Any]]:
