@@ -249,6 +249,7 @@ def debug(options: argparse.Namespace) -> int:
 def minify(options: argparse.Namespace) -> int:
     """Run a script until a backend fails, crashes or is wrong on one of its graphs; write the smallest part of that graph that still shows
     it as a script. The status is 1 if there is one."""
+    from .backends.registry import lookup_backend
     from .report.minify import Finder
     from .report.script import redirected, run_script
 
@@ -258,6 +259,7 @@ def minify(options: argparse.Namespace) -> int:
     finder = Finder(options.backend, options.output, isolate=options.isolate, seconds=options.seconds, tell=tell)
     with redirected(finder):
         run_script(options.target, options.arguments, as_module=options.module)
+    lookup_backend(options.backend)
     told = f"{options.backend} does as eager execution on all {finder.graphs} graphs"
     _say(told if finder.graphs else "the script has compiled no graph")
     return 0

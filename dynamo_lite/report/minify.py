@@ -22,7 +22,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
 from dynamo_lite.backends.registry import backend_name, lookup_backend
-from dynamo_lite.exc import first_line
+from dynamo_lite.exc import InvalidBackend, first_line
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.tune.apart import RaceApart, importable
 from dynamo_lite.tune.portable import CannotCarry
@@ -135,8 +135,9 @@ def minify(
     """The smallest failing part of a graph that is found in about `seconds`; None if the backend does nothing wrong on the graph.
 
     `isolate`: try each part in a process of its own, for backends that bring the process down. `tell` is given a line for each step
-    forward. Raises `CannotCopy` for inputs that can't be copied.
+    forward. Raises `CannotCopy` for inputs that can't be copied, and `InvalidBackend` for an unknown name.
     """
+    lookup_backend(backend)
     training = wants_gradients(example_inputs)
     problem = problem_of(gm, example_inputs, backend, training, isolate=isolate)
     if problem is None:
@@ -289,7 +290,8 @@ def _tensors(graph: Graph, node: Node, value: object) -> list[Node]:
 
 
 class Finder:
-    """A backend that looks for a graph that another one fails on. It ends the program, with SystemExit, when it has written the script."""
+    """A backend that looks for a graph that another one fails on. It ends the program, with SystemExit, when it has written the script, and
+    when nobody has registered that backend by the first graph: the program may do so."""
 
     def __init__(
         self, backend: Backend, path: str, *, isolate: bool, seconds: float, tell: Callable[[str], None]
@@ -306,6 +308,9 @@ class Finder:
         except CannotCopy as reason:
             self.options["tell"](f"a graph is passed over: {reason}")
             repro = None
+        except InvalidBackend as error:  # an exception would be a backend's that fails
+            self.options["tell"](f"python -m dynamo_lite: error: {error}")
+            raise SystemExit(2) from None
         if repro is None:
             return gm.forward
         with open(self.path, "w", encoding="utf-8") as file:

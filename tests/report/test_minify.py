@@ -9,6 +9,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.__main__ import main
 from dynamo_lite.backends import registry
+from dynamo_lite.exc import InvalidBackend
 from dynamo_lite.report.minify import minify, problem_of
 from tests.helpers import processes
 from tests.report.faulty_backends import bad_gradient, crashing, failing, wrong
@@ -171,3 +172,20 @@ def test_a_backend_that_only_the_program_knows(tmp_path, capsys):
     told = capsys.readouterr().err
     assert ended.value.code == 3 and "the backend 'own' is defined by the program alone" in told
     assert "class Repro" in (tmp_path / "repro.py").read_text()
+
+
+def test_an_unknown_backend(tmp_path, capsys):
+    """It is not known before the program has registered its own."""
+    script = tmp_path / "program.py"
+    script.write_text("import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\nprint('went on')\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["minify", "--backend", "nosuch", "-o", str(tmp_path / "repro.py"), str(script)])
+    said = capsys.readouterr()
+    assert ended.value.code == 2 and said.out == "" and not (tmp_path / "repro.py").exists()
+    assert said.err.startswith("python -m dynamo_lite: error: Invalid backend: 'nosuch'") and said.err.count("\n") == 1
+    script.write_text("")
+    assert main(["minify", "--backend", "nosuch", str(script)]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("python -m dynamo_lite: error: Invalid backend: 'nosuch'")
+    with pytest.raises(InvalidBackend):
+        minify(*captured(program, torch.randn(10, 8), torch.randn(8, 8)), "nosuch")
