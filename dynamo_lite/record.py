@@ -44,7 +44,8 @@ WRITTEN = "dynamo_lite_written"
 class MissedGuard(Protocol):
     """A failed guard of a `Miss`, for reports: the path of a value, the user's line, the expected and the actual value. `kind`: the kind of
     the check, None for a relation and for a missing value. For decisions: `paths`, the steps that lead to the values that the guard checks,
-    and `bounds`, the name of a number with the smallest and the largest one allowed, if the guard says just that."""
+    and `bounds`, the name of a number with the smallest and the largest one allowed, if the guard says just that. `is_place`: it says
+    where the program goes on."""
 
     @property
     def path(self) -> str: ...
@@ -60,6 +61,8 @@ class MissedGuard(Protocol):
     def paths(self) -> tuple[tuple[tuple[int, Any], ...], ...]: ...
     @property
     def bounds(self) -> tuple[str, int | None, int | None] | None: ...
+    @property
+    def is_place(self) -> bool: ...
 
 
 class GuardText(Protocol):
@@ -186,6 +189,11 @@ class Miss(NamedTuple):
     entry_index: int
     failures: Sequence[MissedGuard]
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the version is for another place where the program goes on."""
+        return any(failure.is_place for failure in self.failures)
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.failures)) or "no guard of a compiled version fails now"
 
@@ -196,8 +204,8 @@ class FrameRecord:
     alive, nor the code.
 
     `entry_index` is the position among the entries of this code object: 0 for the first compilation, more for
-    recompilations. `recompile_reason` says which guards of the `nearest` earlier entry failed. `skipped` says why no entry
-    was made, if so.
+    recompilations. `recompile_reason` says which guards of the `nearest` earlier entry failed; it is None for the first version for a place
+    in a called function, as the other side of a branch that breaks is. `skipped` says why no entry was made, if so.
     """
 
     name: str
@@ -234,6 +242,11 @@ class FrameRecord:
     """Made by another process: nothing was traced in this one."""
     compile_id: str = ""
     """Number of the frame, and of its analyses before: what `TORCH_LOGS` has before each line."""
+
+    @property
+    def is_recompile(self) -> bool:
+        """Whether it was made because earlier versions did not fit."""
+        return self.entry_index > 0 and (self.nearest is None or not self.nearest.is_elsewhere)
 
     @property
     def location(self) -> str:
@@ -285,7 +298,7 @@ class OfFrames:
     @property
     def recompiles(self) -> list[FrameRecord]:
         """The versions that were made because earlier ones did not fit."""
-        return [frame for frame in self.frames if frame.entry_index > 0]
+        return [frame for frame in self.frames if frame.is_recompile]
 
 
 class Counters(defaultdict[str, Counter[str]]):

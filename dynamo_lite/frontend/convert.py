@@ -255,9 +255,9 @@ class Region(_eval_frame.Region):
         record.entry_index = len(cache.entries)
         if cache.entries:
             record.nearest = nearest_miss(cache, fn, values)
-            record.recompile_reason = (
-                str(record.nearest) if record.nearest.failures else "compiled by other ranks as well"
-            )
+            if record.is_recompile:
+                failed = record.nearest.failures
+                record.recompile_reason = str(record.nearest) if failed else "compiled by other ranks as well"
         return record
 
     def _compile(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> Any:

@@ -78,10 +78,7 @@ def all_misses(
 
 
 def nearest_miss(cache: Cache, fn: FunctionType, values: tuple[Any, ...]) -> Miss:
-    """Why the nearest entry does not fit, of those that were used last."""
-    nearest = Miss(0, [])
-    for entry in cache.entries[:MOST_COMPARED]:
-        failures = misses(entry, fn, values)
-        if failures and (not nearest.failures or len(failures) < len(nearest.failures)):
-            nearest = Miss(entry.owner.record.entry_index, failures)
-    return nearest
+    """Why the nearest entry does not fit, of those that were used last: one for the place where the program goes on, if there is one."""
+    found = [Miss(entry.owner.record.entry_index, misses(entry, fn, values)) for entry in cache.entries[:MOST_COMPARED]]
+    failed = [miss for miss in found if miss.failures]
+    return min(failed, key=lambda miss: (miss.is_elsewhere, len(miss.failures)), default=Miss(0, []))

@@ -23,6 +23,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
 from dynamo_lite.guards.ir import Bounds, Guard, GuardNode, GuardSet, Steps, User
 from dynamo_lite.guards.kinds import ROWS
+from dynamo_lite.isa.resume import place_of
 from dynamo_lite.isa.typeobject import (
     Member,
     Py_TPFLAGS_HEAPTYPE,
@@ -524,7 +525,8 @@ class Comparison:
 @dataclass(frozen=True)
 class GuardFailure:
     """One guard that does not hold, in the user's terms. `paths` and `bounds` say the same as values: where what the guard looks at is
-    found, and between which numbers it should be, if that is all that the guard asks for."""
+    found, and between which numbers it should be, if that is all that the guard asks for. `is_place`: the program has come to
+    another place, for which a version is no recompilation."""
 
     path: str
     user_line: User
@@ -533,6 +535,7 @@ class GuardFailure:
     kind: int | None = None
     paths: tuple[Steps, ...] = ()
     bounds: Bounds | None = None
+    is_place: bool = False
 
     def __str__(self) -> str:
         where = f"  ({_user_line(self.user_line)})" if self.user_line is not None else ""
@@ -572,21 +575,39 @@ def _explain_node(node: GuardNode, value: object) -> GuardFailure | None:
         return _of_node(node, next((guard.user for guard in node.checks), None), "a value", repr(value))
     for guard in node.checks:
         if not holds(_APPLIED[guard.kind], value, guard.arg):
+            elsewhere = _explain_place(node, guard, value)
+            if elsewhere is not None:
+                return elsewhere
             return _of_node(node, guard.user, *_explain_check(guard, value), guard.kind)
     return None
+
+
+def _explain_place(node: GuardNode, guard: Guard, value: object) -> GuardFailure | None:
+    """The failure where a called function goes on elsewhere behind a break in it than it did: on the other side of a branch."""
+    kind, arg = _plain_check(guard)
+    expected, found = place_of(arg), place_of(value)
+    if kind != ir.IS or expected is None or found is None:
+        return None
+    (name, line), (other, other_line) = expected, found
+    where, there = f"line {line}", f"line {other_line}" if other == name else f"line {other_line} of {other}"
+    there = f"another place in {where}" if there == where else there
+    return GuardFailure(f"where {name} goes on", guard.user, where, there, guard.kind, (node.steps,), is_place=True)
 
 
 def _of_node(node: GuardNode, user: User, expected: str, found: str, kind: int | None = None) -> GuardFailure:
     return GuardFailure(node.path, user, expected, found, kind, (node.steps,))
 
 
+def _plain_check(guard: Guard) -> tuple[int, Any]:
+    """The kind of a check and its argument, to which the guard may have a weak reference; None if that object is gone."""
+    return (ir.FIRM[guard.kind], guard.arg()) if guard.kind in ir.FIRM else (guard.kind, guard.arg)
+
+
 def _explain_check(guard: Guard, value: object) -> tuple[str, str]:
     """The expected value and the value found, as texts."""
-    kind, arg = guard.kind, guard.arg
-    if kind in ir.FIRM:
-        kind, arg = ir.FIRM[kind], arg()
-        if arg is None:
-            return "an object that is gone", short(value)
+    kind, arg = _plain_check(guard)
+    if arg is None and guard.kind in ir.FIRM:
+        return "an object that is gone", short(value)
     expected, found = kind_texts()[kind]
     return expected(value, arg), found(value, arg)
 

@@ -58,13 +58,19 @@ HOLDER = "__exc_frame"
 _MODES = ("value", "raise", "call")
 _NEEDED = emit.CO_OPTIMIZED | emit.CO_NEWLOCALS
 _DROPPED_FLAGS = emit.CO_VARARGS | emit.CO_VARKEYWORDS
-_OWN_QUALNAME = re.compile(r"(.*) \(resumed at line \S+\)", re.DOTALL)
+_OWN_QUALNAME = re.compile(r"(.*) \(resumed at line (\S+)\)", re.DOTALL)
 _made: dict[int, tuple[weakref.ref, dict]] = {}
 
 
 def is_resumed(code: CodeType) -> bool:
     """True for the code of a continuation."""
     return _OWN_QUALNAME.fullmatch(code.co_qualname) is not None
+
+
+def place_of(code: Any) -> tuple[str, str] | None:
+    """The name of the original and the line where a continuation goes on; None for the code of anything else, and for no code."""
+    match = _OWN_QUALNAME.fullmatch(code.co_qualname) if type(code) is CodeType else None
+    return (match[1], match[2]) if match is not None else None
 
 
 def waiting_frames(code: CodeType, values: Sequence[Any]) -> Iterator[tuple[CodeType, Sequence[Any]]]:

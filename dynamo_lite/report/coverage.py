@@ -414,7 +414,7 @@ def _function_lines(function: FunctionCoverage) -> Iterator[str]:
                 str(sum(graph.calls * graph.op_count for graph in graphs)),
                 f"{seconds / function.seconds if function.seconds else 0:.1%}",
                 str(sum(len(frame.breaks) for frame in frames)),
-                str(sum(frame.entry_index > 0 for frame in frames)),
+                str(sum(frame.is_recompile for frame in frames)),
                 f"{sum(frame.trace_seconds for frame in frames):.3f}",
             )
         )
@@ -455,7 +455,8 @@ def _recompile_lines(frames: list[FrameRecord]) -> Iterator[str]:
         yield ""
         yield "recompiles"
     for frame in frames:
-        yield f"  {frame.name} {short_path(frame.filename)}:{frame.lineno}: {frame.recompile_reason}"
+        reasons = str(frame.recompile_reason).replace("\n", "\n      ")
+        yield f"  {frame.name} {short_path(frame.filename)}:{frame.lineno}: {reasons}"
 
 
 def _table(rows: list[tuple[str, ...]], left: int) -> Iterator[str]:

@@ -55,8 +55,13 @@ def describe_frame(frame: FrameRecord) -> list[str]:
     times = f"traced in {frame.trace_seconds:.3f} s, compiled in {frame.backend_seconds:.3f} s"
     place = f"{short_path(frame.filename)}:{frame.lineno}"
     lines = [f"── {frame.name} {place}: version {frame.entry_index}, {times}"]
-    if frame.recompile_reason is not None:
-        lines.append(f"recompiled because {frame.recompile_reason}")
+    if frame.entry_index > 0:
+        why = (
+            f"recompiled because {frame.recompile_reason}"
+            if frame.is_recompile
+            else f"compiled because {frame.nearest}"
+        )
+        lines.append(why.replace("\n", "\n    "))
     if frame.skipped is not None:
         lines.append(f"not captured: {frame.skipped}")
     for graph in frame.graphs:

@@ -68,7 +68,7 @@ def recompiled_functions(frames: Iterable[FrameRecord]) -> list[RecompiledFuncti
         where = f"{short_path(frame.filename)}:{frame.lineno}"
         function = RecompiledFunction(original_name(frame.name), where, [])
         function = found.setdefault((frame.filename, frame.lineno), function)
-        if frame.entry_index > 0:
+        if frame.is_recompile:
             function.recompiles.append(Recompile(frame, differences(frame)))
     return sorted((function for function in found.values() if function.recompiles), key=lambda f: -f.seconds)
 

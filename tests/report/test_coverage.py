@@ -28,7 +28,7 @@ def test_report():
         frame("resume in forward", 8, graphs=[GraphRecord(1, 4, 7, "eager", calls=6, seconds=0.5)], is_resume=True),
         frame(
             "resume in forward", 8, graphs=[GraphRecord(2, 4, 7, "eager", calls=4)],
-            entry_index=1, recompile_reason="x.shape[0] == 3", is_resume=True, trace_seconds=0.5,
+            entry_index=1, recompile_reason="x.shape[0] == 3\nk: expected 2", is_resume=True, trace_seconds=0.5,
         ),
     ]  # fmt: skip
     assert str(Coverage([function])).split("\n") == [
@@ -47,6 +47,7 @@ def test_report():
         "",
         "recompiles",
         "  resume in forward model.py:8: x.shape[0] == 3",
+        "      k: expected 2",
     ]
 
 
@@ -160,3 +161,32 @@ def test_the_rest_of_the_time():
     (line,) = [line for line in str(coverage).splitlines() if line.startswith("the rest of the time: ")]
     share, _, part = line.removeprefix("the rest of the time: ").partition("% ")
     assert float(share) > 80 and part.startswith("between graphs (breaks)")
+
+
+def two_sides(x):
+    if x.sum() > 0:
+        return x * 2
+    return x - 1
+
+
+def sides_in_one_line(x):
+    return x * 2 if x.sum() > 0 else x - 1
+
+
+@pytest.mark.parametrize("callee, second", [(two_sides, "line {}"), (sides_in_one_line, "another place in line {}")])
+def test_the_other_side_of_a_branch_in_a_called_function_is_no_recompile(callee, second):
+    def fn(x):
+        return callee(x) + 1
+
+    coverage = measured(fn, (X,), (-X,), (X,))
+    line = callee.__code__.co_firstlineno
+    assert [(frame.is_resume, frame.entry_index) for frame in coverage.frames] == [(False, 0), (True, 0), (True, 1)]
+    assert coverage.recompiles == [] and "recompiles\n" not in str(coverage)
+    expected = line + 1 if callee is sides_in_one_line else line + 2
+    assert [(f.path, f.expected, f.found) for f in coverage.frames[2].nearest.failures] == [
+        (f"where {callee.__name__} goes on", f"line {expected}", second.format(line + (1 if second[0] == "a" else 3)))
+    ]
+    four = torch.ones(4)
+    coverage = measured(fn, (X,), (-X,), (four,), (-four,))
+    shapes = [(f.path, f.expected) for frame in coverage.recompiles for f in frame.nearest.failures]
+    assert shapes == [("x", "shape (3)")] * 3

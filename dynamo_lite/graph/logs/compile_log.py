@@ -108,7 +108,7 @@ class CompileLog:
         place = f"{record.name} {record.filename}:{record.lineno}"
         if _is_on(_log):
             _log.debug("torchdynamo start compiling %s, stack:\n%s", place, formatted(stack_above()))
-        if record.entry_index and (_is_on(_recompiles) or _is_on(_verbose) or _is_traced()):
+        if record.is_recompile and (_is_on(_recompiles) or _is_on(_verbose) or _is_traced()):
             self._recompiled()
         _log.info("Step 1: torchdynamo start tracing %s", place)
         self._show_code("ORIGINAL", self.code)
