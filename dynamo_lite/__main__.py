@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from .report.coverage import Measurement
     from .report.script import redirected, run_script
 
-    if not _can_write_html(options.html):
+    if not _can_write_html(options.html) or not _can_write("--trace", options.trace):
         return 2
     wanted = options.coverage or options.html is not None
     measurement = Measurement(options.window, keep_texts=options.html is not None) if wanted else None
@@ -61,13 +61,26 @@ def _can_write_html(path: str | None) -> bool:
     """Said before the script runs, not when its results would be lost."""
     if path is None:
         return True
-    problem = ""
     if importlib.util.find_spec("jinja2") is None:
-        problem = "--html needs jinja2: pip install 'dynamo-lite[report]'"
-    elif path.endswith((".py", ".pyc")):
-        problem = f"--html takes the file to write, and {path} is a program"
-    elif not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        problem = f"--html: there is no folder {os.path.dirname(path)}"
+        print("--html needs jinja2: pip install 'dynamo-lite[report]'", file=sys.stderr)
+        return False
+    return _can_write("--html", path)
+
+
+def _can_write(option: str, path: str | None, *, program: bool = False) -> bool:
+    """Whether the file of an option can be written, as far as that shows beforehand; the problem is told. `program`: whether it is a program
+    that is written."""
+    if path is None:
+        return True
+    problem, folder = "", os.path.dirname(os.path.abspath(path))
+    if not program and path.endswith((".py", ".pyc")):
+        problem = f"{option} takes the file to write, and {path} is a program"
+    elif not os.path.isdir(folder):
+        problem = f"{option}: there is no folder {os.path.dirname(path)}"
+    elif os.path.isdir(path):
+        problem = f"{option}: {path} is a folder"
+    elif not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        problem = f"{option}: {path} can't be written"
     if problem:
         print(problem, file=sys.stderr)
     return not problem
@@ -256,6 +269,8 @@ def minify(options: argparse.Namespace) -> int:
     def tell(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
+    if not _can_write("-o", options.output, program=True):
+        return 2
     finder = Finder(options.backend, options.output, isolate=options.isolate, seconds=options.seconds, tell=tell)
     with redirected(finder):
         run_script(options.target, options.arguments, as_module=options.module)

@@ -218,6 +218,10 @@ MISTAKES = {
     "frobnicate": "invalid choice: 'frobnicate'",
     "run --window x script.py": "argument --window: invalid float value: 'x'",
     f"run --backend nix {TRAIN}": "Invalid backend: 'nix'",
+    f"run --trace /nonexistent/x.json {TRAIN}": "--trace: there is no folder /nonexistent",
+    f"coverage --trace {ROOT} {TRAIN}": f"--trace: {ROOT} is a folder",
+    f"run --trace {TOY} {TRAIN}": f"--trace takes the file to write, and {TOY} is a program",
+    f"minify -o /nonexistent/x.py {TRAIN}": "-o: there is no folder /nonexistent",
     "explain DL999": "no break has the number DL999",
     "cache": "the following arguments are required: action",
 }
