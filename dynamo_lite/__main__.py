@@ -68,8 +68,8 @@ def _can_write_html(path: str | None) -> bool:
 
 
 def _can_write(option: str, path: str | None, *, program: bool = False) -> bool:
-    """Whether the file of an option can be written, as far as that shows beforehand; the problem is told. `program`: whether it is a program
-    that is written."""
+    """Whether the file of an option can be written, as far as that shows beforehand; the problem is told. `program`: whether that file is a
+    program."""
     if path is None:
         return True
     problem, folder = "", os.path.dirname(os.path.abspath(path))
