@@ -10,6 +10,7 @@ import os
 import sys
 import sysconfig
 import threading
+import types
 import warnings
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -89,6 +90,22 @@ def _show_or_keep(message: warnings.WarningMessage) -> None:
     for registry in (noted, warnings.onceregistry):  # type: ignore[attr-defined]
         for place in ((), (0,), (message.lineno,)):  # of the actions "once", "module" and "default"
             registry.pop((*key, *place), None)
+
+
+def place_of_builtin(fn: types.FunctionType) -> tuple[str, str, int] | None:
+    """Name, file and line by which reports call a function of ours around a callable without Python code, or what is left of it after a
+    break; None for any other function."""
+    code, closure = fn.__code__, fn.__closure__ or ()
+    if fn.__globals__.get("__name__") != f"{__package__}.api":
+        return None
+    wrapped = [
+        cell.cell_contents for name, cell in zip(code.co_freevars, closure, strict=True) if name in ("target", "found")
+    ]
+    if not wrapped:
+        return None
+    name = getattr(wrapped[0], "__qualname__", None)
+    name = name if isinstance(name, str) else type(wrapped[0]).__qualname__
+    return name, f"<built-in {name}>", 0
 
 
 def refuse_value(what: str, value: Any, expected: str) -> NoReturn:

@@ -37,6 +37,7 @@ from dynamo_lite.exc import (
 )
 from dynamo_lite.graph import side
 from dynamo_lite.isa.resume import is_resumed
+from dynamo_lite.messages import place_of_builtin
 from dynamo_lite.record import STATS, BreakRecord, FrameRecord, log
 from dynamo_lite.signals import HandlerRaised, is_lack_of_memory, let_through, relayed
 from dynamo_lite.variables.protocol import trace_rules
@@ -332,6 +333,9 @@ side.hide_code(Region.on_miss.__code__)
 
 def _shown_place(fn: FunctionType, code: CodeType, values: tuple[Any, ...]) -> tuple[str, str, int]:
     """Name, file and line by which reports call a frame. That of torch's call of a module is the `forward` of the user's class."""
+    builtin = place_of_builtin(fn)
+    if builtin is not None:
+        return builtin
     if fn.__globals__.get("__name__") != "torch.nn.modules.module":
         return code.co_qualname, code.co_filename, code.co_firstlineno
     forward: Any = getattr(type(module_of(code, values)), "forward", None)

@@ -28,7 +28,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
 from dynamo_lite.exc import UserFrame, many
-from dynamo_lite.messages import short_path
+from dynamo_lite.messages import place_of_builtin, short_path
 from dynamo_lite.record import BreakRecord, CallChain, FrameRecord, GraphRecord, OfFrames, log
 
 GRAPH_RANGE = "dynamo_lite::graph "
@@ -212,7 +212,7 @@ class Measurement:
             self._end_window()
         position = self._position_of(fn, first)
         function = self._functions[position]
-        current.begin(function, fn.__code__, getattr(type(first), "forward", fn))
+        current.begin(function, fn, getattr(type(first), "forward", fn))
         profiled = record_function(f"{FUNCTION_RANGE}{position}")
         profiled.__enter__()
         start = time.perf_counter()
@@ -231,8 +231,9 @@ class Measurement:
 
     def _position_of(self, fn: types.FunctionType, first: object) -> int:
         """Where the calls of a function, or of a module, are counted."""
-        key: tuple[Any, ...] = (fn.__code__,)
-        name = fn.__qualname__
+        builtin = place_of_builtin(fn)
+        key: tuple[Any, ...] = (fn.__code__, builtin)
+        name = fn.__qualname__ if builtin is None else builtin[0]
         if isinstance(first, torch.nn.Module) and fn.__module__ == torch.nn.Module.__module__:
             key, name = (type(first), id(first)), type(first).__qualname__
         if key not in self._by_key:
@@ -327,11 +328,12 @@ class _CurrentFunction(threading.local):
             FrameRecord
         ] = []  # captured before their call began: the outermost ones of `with optimize(…)`
 
-    def begin(self, function: FunctionCoverage, code: types.CodeType, forward: Any) -> None:
+    def begin(self, function: FunctionCoverage, fn: types.FunctionType, forward: Any) -> None:
         """A function begins, the outermost one. The analysis of its frame, which may be called by the `forward` of a module, may have ended
         already."""
-        codes = (code, getattr(forward, "__code__", code))
-        places = [(c.co_filename, c.co_firstlineno) for c in codes]
+        codes = (fn.__code__, getattr(forward, "__code__", fn.__code__))
+        builtin = place_of_builtin(fn)
+        places = [(c.co_filename, c.co_firstlineno) for c in codes] if builtin is None else [builtin[1:]]
         function.frames += [frame for frame in self.waiting if (frame.filename, frame.lineno) in places]
         self.waiting.clear()
         self.function, self.left_out = function, 0.0

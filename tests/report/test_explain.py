@@ -1,10 +1,14 @@
 import contextlib
+import functools
+import random
 
+import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import dynamo_lite
 from dynamo_lite import graph_break
+from dynamo_lite.report.coverage import Measurement
 
 
 def fn(a, b):
@@ -108,3 +112,32 @@ def test_the_rest_of_a_block_of_sdpa_kernel():
     enabled = torch.backends.cuda.flash_sdp_enabled()
     torch.testing.assert_close(dynamo_lite.compile(attention, backend="eager")(x), attention(x))
     assert torch.backends.cuda.flash_sdp_enabled() is enabled
+
+
+@pytest.mark.parametrize(
+    "fn, name", [(torch.relu, torch.relu.__qualname__), (len, "len"), (functools.partial(torch.add, 1), "partial")]
+)
+def test_a_builtin_has_its_own_name(fn, name):
+    output = dynamo_lite.explain(fn)(torch.ones(3))
+    assert [(frame.name, frame.filename) for frame in output.frames] == [(name, f"<built-in {name}>")]
+    assert "api.py" not in str(output.coverage) and "_trampoline" not in str(output.coverage)
+
+
+def test_builtins_are_counted_apart():
+    with Measurement() as measurement:
+        for fn in (torch.sin, torch.cos):
+            dynamo_lite.compile(fn, backend="eager")(torch.ones(3))
+    assert [function.calls for function in measurement.coverage().functions] == [1, 1]
+
+
+def prints_and_branches(x):
+    print(x.sum())
+    return x * 2 if x.sum() + random.random() > 0 else x
+
+
+@dynamo_lite.config.patch(stitch="auto")
+def test_no_frame_of_a_named_tuple_of_torch_is_shown():
+    for _ in range(2):
+        dynamo_lite.compile(prints_and_branches, backend="eager")(torch.ones(3))
+    names = {frame.name.partition(" ")[0] for frame in dynamo_lite.explain(prints_and_branches)(torch.ones(3)).frames}
+    assert names == {"prints_and_branches"}

@@ -208,6 +208,8 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
     if (top == "torch" and (module, _qualified_name(code)) != _COMPOSED) or top in sys.stdlib_module_names:
         # These call back into user code: hooks, checkpointed functions, decorators.
         return f"module {module}", False
+    if module.startswith("namedtuple_") and code.co_filename == "<string>":
+        return "made by collections.namedtuple", True
     if code.co_flags & GENERATOR_FLAGS:
         return "generator or coroutine", False
     if not code.co_flags & inspect.CO_OPTIMIZED:
