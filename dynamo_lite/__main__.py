@@ -115,14 +115,8 @@ def explain(options: argparse.Namespace) -> int:
     if options.target == "all":
         _say("\n".join(_break_table()))
         return 0
-    if _is_break(options.target):
-        _say(format_break(slug_of(options.target)).rpartition("\n")[0])
-        return 0
-    if re.fullmatch(r"DL\d+", options.target):
-        print(
-            f"no break has the number {options.target}; `python -m dynamo_lite explain all` lists them", file=sys.stderr
-        )
-        return 2
+    if re.fullmatch(r"DL\d+", options.target) or _is_break(options.target):
+        return _explain_breaks([options.target, *options.arguments])
     from .record import log
     from .report.coverage import Measurement
     from .report.explain import describe_frame
@@ -140,6 +134,17 @@ def explain(options: argparse.Namespace) -> int:
         else:
             for frame in log.snapshot():
                 _say("\n".join(describe_frame(frame)), end="\n\n")
+    return 0
+
+
+def _explain_breaks(numbers: list[str]) -> int:
+    unknown = [number for number in numbers if not _is_break(number)]
+    for number in unknown:
+        told = f"no break has the number {number}; `python -m dynamo_lite explain all` lists them"
+        print(told, file=sys.stderr)
+    if unknown:
+        return 2
+    _say("\n\n".join(format_break(slug_of(number)).rpartition("\n")[0] for number in numbers))
     return 0
 
 

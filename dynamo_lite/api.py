@@ -392,8 +392,10 @@ def compile_module_(
 ) -> torch.nn.Module:
     """Compile `module` in place, as torch's `module.compile()` does: object, class and state stay. Returns it.
 
-    Keywords and errors are those of `compile`. Copies and pickles of the module are not compiled.
+    Keywords and errors are those of `compile`; TypeError for anything but a module. Copies and pickles of the module are not compiled.
     """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"compile_module_ expects a module, got {type(module).__name__}; compile takes any callable")
     if not disable and not config.disable:
         module._compiled_call_impl = compile(
             module._call_impl,

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import operator
 import os
 import warnings
 from collections.abc import Mapping
 from typing import Any, NoReturn, get_args, get_type_hints
 
-from .messages import refuse_value
+from .messages import near_names, refuse_value
 
 ENVIRONMENT_PREFIX = "DYNAMO_LITE_"
 
@@ -138,8 +137,7 @@ class Config(AcceptedKeys):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _DEFAULTS:
             name = _canonical(name)
-        if not _is_accepted(name, value):
-            refuse_value(f"config.{name}", value, _accepted(name))
+        _check(name, value)
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -170,13 +168,16 @@ class Config(AcceptedKeys):
         """Override keys for a while: `patch(key=v, …)`, `patch({"key": v})` or `patch("key", v)`.
 
         The result is a context manager and a decorator; it may be entered again and nested. Unknown keys raise
-        AttributeError here, not at the time of entry.
+        AttributeError, and values that a key can't have TypeError, here and not at the time of entry.
         """
         if isinstance(key, str):
             changes = {key: value, **changes}
         elif key is not None:
             changes = {**key, **changes}
-        return ConfigPatch(self, {_canonical(name): new for name, new in changes.items()})
+        changes = {_canonical(name): new for name, new in changes.items()}
+        for name, new in changes.items():
+            _check(name, new)
+        return ConfigPatch(self, changes)
 
 
 class ConfigPatch(contextlib.ContextDecorator):
@@ -243,9 +244,15 @@ def _accepted(name: str) -> str:
     return " or ".join(map(repr, CHOICES.get(name, ()))) or _described(_TYPES[name])
 
 
+def _check(name: str, value: object) -> None:
+    """Raise TypeError if the key can't have this value."""
+    if not _is_accepted(name, value):
+        refuse_value(f"config.{name}", value, _accepted(name))
+
+
 def _unknown(name: str) -> AttributeError:
-    near = difflib.get_close_matches(name, [*_DEFAULTS, *ALIASES], n=3)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    near = near_names(name, [*_DEFAULTS, *ALIASES])
+    hint = f"; did you mean {near}?" if near else ""
     return AttributeError(f"dynamo_lite.config has no key {name!r}{hint}", name=name, obj=None)
 
 

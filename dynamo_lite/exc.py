@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from .messages import short_path
+from .messages import near_names, short_path
 
 TRACEBACK = BaseException.__dict__["__traceback__"]
 CONTEXT = BaseException.__dict__["__context__"]
@@ -860,8 +860,9 @@ class InvalidBackend(TorchDynamoException):
     """A backend name that nobody registered; `known` are the names that exist."""
 
     def __init__(self, name: str, known: Sequence[str] = ()) -> None:
-        hint = f"; known backends: {', '.join(known)}" if known else "; see dynamo_lite.list_backends()"
-        super().__init__(f"Invalid backend: {name!r}{hint}")
+        hint = f"known backends: {', '.join(known)}" if known else "see dynamo_lite.list_backends()"
+        near = near_names(name, known)
+        super().__init__(f"Invalid backend: {name!r}; {f'did you mean {near}? ' if near else ''}{hint}")
         self.name = name
         self.known = tuple(known)
 

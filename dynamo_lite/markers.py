@@ -162,9 +162,15 @@ def forbid_in_graph(fn: T) -> T:
 def assume_constant_result(fn: T) -> T:
     """Call `fn` once during capture and use its result as a constant, without a guard. Returns `fn`.
 
-    The caller vouches that the result does not change: a wrong promise gives wrong results.
+    The caller vouches that the result does not change: a wrong promise gives wrong results. Raises TypeError for what cannot be called or
+    marked.
     """
-    setattr(fn, CONSTANT_RESULT, True)
+    if not callable(fn):
+        raise TypeError(f"expected a callable, got {type(fn).__name__}")
+    try:
+        setattr(fn, CONSTANT_RESULT, True)
+    except AttributeError:
+        raise TypeError(f"{type(fn).__name__} {fn!r} takes no mark: mark a function that calls it") from None
     return fn
 
 

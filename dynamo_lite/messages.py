@@ -6,13 +6,14 @@ Input: a text, a value, a file. Output: a warning, an exception in one line, a s
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import sys
 import sysconfig
 import threading
 import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 _LIBRARIES = tuple(
@@ -106,6 +107,11 @@ def place_of_builtin(fn: types.FunctionType) -> tuple[str, str, int] | None:
     name = getattr(wrapped[0], "__qualname__", None)
     name = name if isinstance(name, str) else type(wrapped[0]).__qualname__
     return name, f"<built-in {name}>", 0
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """The names that somebody may have meant: "a or b"; empty if none is like it."""
+    return " or ".join(difflib.get_close_matches(name, list(known), n=3))
 
 
 def refuse_value(what: str, value: Any, expected: str) -> NoReturn:

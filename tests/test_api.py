@@ -525,6 +525,22 @@ def test_compile_module_in_place():
     assert torch.equal(clone(X), expected)
 
 
+def test_what_is_no_module_or_function_is_refused_at_once():
+    with pytest.raises(TypeError, match="compile_module_ expects a module, got function; compile takes any callable"):
+        dynamo_lite.compile_module_(lambda x: x)
+    for refused in (3, "len"):
+        with pytest.raises(TypeError, match="expected a function, module or other callable, got (int|str)"):
+            dynamo_lite.explain(refused)
+        with pytest.raises(TypeError, match=f"expected the function to stand for, got {refused!r}"):
+            dynamo_lite.polyfill(refused)
+    with pytest.raises(TypeError, match="expected a callable, got int"):
+        dynamo_lite.assume_constant_result(3)
+    with pytest.raises(TypeError, match="<built-in function len> takes no mark: mark a function that calls it"):
+        dynamo_lite.assume_constant_result(len)
+    with pytest.raises(TypeError, match="config.error_on_graph_break='no': expected True or False"):
+        dynamo_lite.error_on_graph_break("no")
+
+
 def test_script_modules_stay_as_they_are():
     scripted = torch.jit.trace(torch.nn.ReLU(), X)
     assert dynamo_lite.compile(scripted) is scripted

@@ -118,6 +118,13 @@ def test_explain_a_number(capsys):
     assert text.startswith("DL001 data-dependent branch\n  why: ") and "\n  do:  " in text
 
 
+def test_explain_several_numbers(capsys):
+    assert main(["explain", "DL001"]) == main(["explain", "DL002"]) == 0
+    apart = capsys.readouterr().out
+    assert main(["explain", "DL001", "DL002"]) == 0
+    assert capsys.readouterr().out.replace("\n\n", "\n") == apart
+
+
 def test_explain_a_script():
     text = command("-m", "dynamo_lite", "explain", TOY)
     assert "graph break\nDL001 data-dependent branch" in text
@@ -223,6 +230,7 @@ MISTAKES = {
     f"run --trace {TOY} {TRAIN}": f"--trace takes the file to write, and {TOY} is a program",
     f"minify -o /nonexistent/x.py {TRAIN}": "-o: there is no folder /nonexistent",
     "explain DL999": "no break has the number DL999",
+    "explain DL001 DL998": "no break has the number DL998",
     "cache": "the following arguments are required: action",
 }
 

@@ -153,3 +153,8 @@ def test_every_other_key_is_used():
     sources = "".join(path.read_text() for path in package.rglob("*.py") if path.name != "config.py")
     unused = {key for key in _DEFAULTS if key not in ACCEPTED and not re.search(rf"\bconfig\.{key}\b", sources)}
     assert unused == set()
+
+
+def test_patch_refuses_values_before_it_is_entered():
+    with pytest.raises(TypeError, match="config.recompile_limit='many': expected an int"):
+        config.patch(recompile_limit="many")

@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_480,
+    ".": 4_530,
     "backends": 3_650,
     "backends/compiled": 900,
     "backends/regions": 1_080,

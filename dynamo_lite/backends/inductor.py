@@ -6,7 +6,6 @@ flat inputs.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import shutil
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config as frontend_config
 from dynamo_lite.data_stack import with_room
+from dynamo_lite.messages import near_names
 from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.signals import let_through
 
@@ -209,8 +209,8 @@ def config_patches(mode: str | None, options: Mapping[str, Any] | None) -> dict[
     for key, value in (options or {}).items():
         key = key.replace("-", "_")
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=3)
-            told = f"did you mean {' or '.join(near)}? S" if near else "s"
+            near = near_names(key, known)
+            told = f"did you mean {near}? S" if near else "s"
             raise RuntimeError(f"Unexpected optimization option {key}; {told}ee torch._inductor.list_options()")
         expected = config.get_type(key)
         if isinstance(expected, type) and not isinstance(value, expected):

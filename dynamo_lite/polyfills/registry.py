@@ -44,9 +44,11 @@ MODULES: dict[str, str] = {
 def polyfill(original: Any, *, pure: bool = False, check_signature: bool = True) -> Callable[[F], F]:
     """Register the decorated Python function as the stand-in for `original` in captured code.
 
-    `pure`: with constant arguments the original itself is called during capture. Raises TypeError if the parameters
-    differ from those of the original (where these are known), ValueError if the original has a stand-in already.
+    `pure`: with constant arguments the original itself is called during capture. Raises TypeError if `original` cannot be called and if the
+    parameters differ from those of the original (where these are known), ValueError if the original has a stand-in already.
     """
+    if not callable(original):
+        raise TypeError(f"expected the function to stand for, got {original!r}")
 
     def decorate(function: F) -> F:
         if original in POLYFILLS:

@@ -387,7 +387,8 @@ def _report(coverage: Coverage) -> Iterator[str]:
     if coverage.rest_of_time:
         yield coverage.rest_of_time
     if coverage.window_seconds is not None:
-        yield f"operators were counted in the first {coverage.window_seconds:.0f} s only"
+        seconds = coverage.window_seconds
+        yield f"operators were counted in the first {seconds:.{0 if seconds >= 10 else 3}f} s only"
     for function in coverage.functions:
         yield ""
         yield from _function_lines(function)

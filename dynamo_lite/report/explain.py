@@ -85,8 +85,10 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Any
 
     The settings are those that `fn` was compiled with, without `fullgraph`; those of a function that is not compiled are the defaults, with
     the backend "eager". Earlier compiled versions are neither used nor changed. With arguments after `f` the call is made at once.
-    Exceptions of `fn` propagate.
+    Exceptions of `fn` propagate. Raises TypeError for what cannot be called.
     """
+    if not callable(f):
+        raise TypeError(f"expected a function, module or other callable, got {type(f).__name__}")
 
     def run(*args: Any, **kwargs: Any) -> ExplainOutput:
         settings = replace(settings_of(f) or Settings("eager"), isolate=True, fullgraph=False)

@@ -76,7 +76,8 @@ def test_lookup_of_callables_and_unknown_names():
 
     assert lookup_backend(mine) is mine
     with pytest.raises(
-        InvalidBackend, match="Invalid backend: 'indcutor'; known backends: aot_eager, autotune, cudagraphs, eager"
+        InvalidBackend,
+        match="Invalid backend: 'indcutor'; did you mean inductor.*[?] known backends: aot_eager, autotune, cudagraphs, eager",
     ):
         lookup_backend("indcutor")
     with pytest.raises(TypeError, match="a name or a callable, got int"):
