@@ -327,3 +327,57 @@ def test_the_choices_are_told():
         (8, "torch.while_loop"),
     ):
         assert f"test_branch_loops.py:{first + line}: {choice}" in told
+
+
+# -- loops whose turn raises
+
+
+def hashed(n, seen):
+    h = 5381
+    while n > 0:
+        h = h * 33 + 7
+        n = n - 1
+    return h % 1000
+
+
+def fibonacci(n, seen):
+    a, b = 0, 1
+    for i in range(200):
+        if n <= i:
+            break
+        a, b = b, a + b
+    return a
+
+
+def caught(n, seen):
+    k, r = 30, 0.0
+    try:
+        while n > 0:
+            k, n = k - 1, n - 1
+            r = r + 1 / k
+    except ZeroDivisionError as error:
+        seen.append(error.args)
+    return r * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [hashed, fibonacci, caught])
+def test_a_turn_that_raises(fn, backend):
+    """What an int64 cannot hold, and the program's own error, start the function again."""
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for turns in (5, 120, 20):
+        seen, mine = [], []
+        assert compiled(torch.tensor(turns), mine) == fn(torch.tensor(turns), seen)
+        assert mine == seen
+
+
+def test_a_turn_that_raises_behind_a_write():
+    def fn(x, n):
+        x.add_(1)
+        return caught(n, [])
+
+    x = torch.zeros(1)
+    with pytest.raises(ZeroDivisionError) as info:
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x, torch.tensor(50))
+    assert "changed a tensor in place" in info.value.__notes__[0]
+    assert x.item() == 1

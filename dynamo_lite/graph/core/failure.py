@@ -13,10 +13,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
@@ -34,9 +34,6 @@ from .nodes import run_node
 from .saved_tensors import hooks_around
 from .values import SymValue, TensorValue
 from .writes import arguments
-
-if TYPE_CHECKING:
-    from torch.fx import GraphModule
 
 NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
 """Where operators do nothing but what their schema says. Others may talk to the world (collectives, custom operators)."""
@@ -325,6 +322,8 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self.has_called = True
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return self._follow(func, args)
         if not isinstance(func, torch._ops.OpOverload) or func.namespace not in NAMESPACES:
             raise _Trace(f"run {func}")
         is_random = torch.Tag.nondeterministic_seeded in func.tags
@@ -338,6 +337,20 @@ class _Watch(TorchDispatchMode):
         if is_random:
             self.random_devices.update((t.device, None) for t in tree_iter(result) if isinstance(t, torch.Tensor))
         return result
+
+    def _follow(self, func: Any, args: tuple[Any, ...]) -> Any:
+        """The results of a loop or a branch whose bodies do nothing but what their operators do. Which operator of a body raises is not
+        known: some may have run several times."""
+        bodies = [arg for arg in args if isinstance(arg, GraphModule)]
+        if self.raised is None or func.name() not in _FOLLOWED or len(bodies) != 2:
+            raise _Trace(f"run {func}")  # where nothing has raised yet: a loop on wrong data might not end
+        given = [arg for arg in args if isinstance(arg, tuple | list)]
+        was_last, self.is_last = self.is_last, False
+        with self:
+            for body in bodies:
+                body.forward(*[item for items in given for item in items])
+        self.is_last = was_last
+        return func(*args)
 
     def _look(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         written: list[Any] = []
@@ -377,6 +390,10 @@ class _Watch(TorchDispatchMode):
         if torch.Tag.pointwise in func.tags:
             return name not in DIVISIONS or all(t.is_floating_point() for t in written)
         return name in OVERWRITES and not combines and not changed & (self.read | read)
+
+
+_FOLLOWED = frozenset({"while_loop", "cond"})
+"""Higher-order operators with two bodies, which get all operands."""
 
 
 class _Anything(_Watch):
