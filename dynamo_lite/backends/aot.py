@@ -26,6 +26,7 @@ from dynamo_lite.exc import TRACEBACK
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
 
 from . import late_backward
+from .branch import silenced
 from .recurrent import keep_gradients_and_dropout
 from .undefined_gradients import UNDEFINED, Undefined, gradient_paths
 from .wrapper_views import put_together_anew
@@ -397,6 +398,9 @@ def run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
     _drop_effects_of_the_forward(gm)
     _give_names(gm)
+    for body in gm.modules():
+        if hasattr(type(body), "_wrapped_call"):
+            silenced(body)
     if hasattr(gm, "real_recompile"):
         gm.real_recompile()  # until then `forward` calls the module, and hooks for all modules
     # A backward pass is made late, when nobody takes note of new sources any more.

@@ -34,3 +34,15 @@ def _is_traced(condition: Any) -> bool:
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch._C._get_tracing_state() is not None
     )
+
+
+def silenced(module: GraphModule) -> GraphModule:
+    """A body of an operator that calls it as a module: an error of it is not printed on stderr, as `torch.fx` does."""
+    module._wrapped_call = _call
+    return module
+
+
+def _call(module: GraphModule, *args: Any, **kwargs: Any) -> Any:
+    import torch
+
+    return torch.nn.Module.__call__(module, *args, **kwargs)

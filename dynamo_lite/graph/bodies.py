@@ -16,6 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from dynamo_lite.backends.branch import silenced
 from dynamo_lite.exc import Unsupported, gist, unsupported
 from dynamo_lite.signals import let_through
 
@@ -187,7 +188,7 @@ class Body:
             if root._next is not node:
                 root.append(node)
         self.graph.output(tuple(outputs))
-        module = GraphModule(self.bodies, self.graph)
+        module = silenced(GraphModule(self.bodies, self.graph))
         self._pass_on_changes()
         self.builder.operators.memos.leave(self._is_inside)
         for node in self.graph.nodes:

@@ -21,6 +21,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph_module import _loader
 
 from dynamo_lite._eval_frame import ClassCheck
+from dynamo_lite.backends.branch import silenced
 from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.guards import ir, tensor_class
 from dynamo_lite.guards.tensor_guards import global_state_check, tensor_spec
@@ -427,7 +428,7 @@ def _read_body(data: dict[str, Any], reader: Any) -> GraphModule:
             target = reader(target[1])
         args, kwargs = (read_argument(given, nodes, reader) for given in (args, kwargs))
         nodes.append(graph.create_node(op, target, args, kwargs, name))
-    return GraphModule(bodies, graph)
+    return silenced(GraphModule(bodies, graph))
 
 
 class _StoredNodes:
