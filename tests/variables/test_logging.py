@@ -2,6 +2,7 @@
 
 import io
 import logging
+import sys
 
 import pytest
 import torch
@@ -195,6 +196,72 @@ class TestStitched:
 
         text = text_of(logger, f, [X], [X])
         assert text.count("{'loss': 3.0} after tensor([0., 1., 2.])") == 2 and not log.breaks()
+
+    @pytest.mark.parametrize(
+        "change, back",
+        [
+            (lambda g, h, m: setattr(g, "disabled", True), lambda g, h, m: setattr(g, "disabled", False)),
+            (lambda g, h, m: setattr(g, "level", 50), lambda g, h, m: setattr(g, "level", 20)),
+            (lambda g, h, m: setattr(g, "name", "x"), lambda g, h, m: setattr(g, "name", "program")),
+            (lambda g, h, m: setattr(g, "handlers", []), lambda g, h, m: setattr(g, "handlers", [h])),
+            (lambda g, h, m: g.handlers.clear(), lambda g, h, m: g.handlers.append(h)),
+            (lambda g, h, m: g.filters.append(lambda record: False), lambda g, h, m: g.filters.clear()),
+            (lambda g, h, m: setattr(g.parent, "disabled", True), lambda g, h, m: setattr(g.parent, "disabled", False)),
+            (lambda g, h, m: setattr(h, "level", 50), lambda g, h, m: setattr(h, "level", 0)),
+            (lambda g, h, m: setattr(h, "terminator", "|"), lambda g, h, m: setattr(h, "terminator", "\n")),
+            (
+                lambda g, h, m: setattr(h.formatter, "_style", None),
+                lambda g, h, m: setattr(h.formatter, "_style", style),
+            ),
+            (lambda g, h, m: setattr(m, "raiseExceptions", False), lambda g, h, m: setattr(m, "raiseExceptions", True)),
+        ],
+    )
+    def test_a_change_before_the_call(self, logger, change, back):
+        """The record is handled with what is stored at its call; what is stored behind it is no reason to break."""
+        logger.parent = logging.Logger("parent")
+
+        def f(x, handler):
+            logger.error("before %d", 1)
+            change(logger, handler, logging)
+            logger.error("changed")
+            logger.isEnabledFor(logging.INFO)
+            back(logger, handler, logging)
+            return x + 1
+
+        global style
+        (handler,), style = logger.handlers, logger.handlers[0].formatter._style
+        stream, sys.stderr = sys.stderr, io.StringIO()  # where a formatter without a style is told of
+        try:
+            text_of(logger, f, [X, handler], [X, handler])
+        finally:
+            sys.stderr = stream
+        assert {b.slug for b in log.breaks()} == {"call-print"}
+
+    def test_a_change_behind_the_call(self, logger):
+        def f(x):
+            logger.error("one")
+            logger.disabled = True
+            y = x + 1
+            logger.disabled = False
+            return y
+
+        assert text_of(logger, f, [X], [X]).count("one") == 2 and not log.breaks()
+
+    def test_the_last_resort(self, monkeypatch):
+        bare = logging.Logger("bare")
+
+        def f(x):
+            logging.lastResort = None
+            bare.error("nobody writes it")
+            logging.lastResort = resort
+            return x + 1
+
+        resort = logging.lastResort
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        monkeypatch.setattr(logging, "raiseExceptions", False)
+        compiled = dynamo_lite.compile(f, backend="eager")
+        compiled(X)
+        assert sys.stderr.getvalue() == "" and logging.lastResort is resort
 
     def test_an_attribute_that_records_have_raises(self, logger):
         def f(x):

@@ -3,8 +3,8 @@
 Input: `logger.debug(text, …)` and the like. Output: nothing where the logger drops the record, which guards check; where `config.stitch`
 has it so, a `LoggedRecord`: generated code has the logger handle the record when the graph has run, in the order of the program's other
 changes.
-Invariant: loggers, handlers, filters and formatters that run code of the program, and arguments whose text may change, end the graph before
-the call, in the frame of the program that the record names.
+Invariant: loggers, handlers, filters and formatters that run code of the program or that the traced code has changed, and arguments whose
+text may change, end the graph before the call, in the frame of the program that the record names.
 Mirrors `Lib/logging/__init__.py`.
 """
 
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.variables.protocol.base import Child, Children, Plain, VariableTracker
+from dynamo_lite.variables.protocol.base import MISSING, Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean, is_none
 from dynamo_lite.variables.protocol.deferred_str import settled
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
@@ -109,11 +110,37 @@ def _is_plain_formatter(formatter: logging.Formatter) -> bool:
     return type(formatter) is logging.Formatter and "args" not in (formatter._fmt or "")
 
 
+def _is_changed(tx: Frame, logger: logging.Logger) -> bool:
+    """Whether the traced code has changed what the handling of a record reads. The change may be another one by the time at which a record
+    is handled: attributes are stored once, with their last values."""
+    mutations = tx.tr.effects.mutations
+    if not isinstance(logger, logging.Logger) or not any(vt.value is not MISSING for vt in mutations):
+        return False
+    read = {id(thing) for thing in _read_by(logger)}
+    return any(id(vt.value) in read for vt in mutations)
+
+
+def _read_by(logger: logging.Logger) -> Iterator[object]:
+    """What decides whether and how a record of a logger is handled: objects, their dictionaries and lists."""
+    objects: list[Any] = [logging, threading.current_thread(), logger.manager, logging.lastResort]
+    current: logging.Logger | None = logger
+    while current is not None:
+        objects += [current, *current.handlers]
+        yield from (current.handlers, current.filters)
+        current = current.parent
+    for handler in [each for each in objects if isinstance(each, logging.Handler)]:
+        yield handler.filters
+        formatter = handler.formatter
+        objects += [] if formatter is None else [formatter, getattr(formatter, "_style", None)]
+    for each in objects:
+        yield each
+        yield getattr(each, "__dict__", None)
+
+
 def _is_enabled(tx: Frame, logger: VariableTracker, level: int) -> bool | None:
     """Whether a logger takes records of a level, guarded; None if code of the program, or what this frame has changed, may decide."""
     real = logger.value
-    changed = any(issubclass(type(vt.value), logging.Logger | logging.Manager) for vt in tx.tr.effects.mutations)
-    if type(real) not in (logging.Logger, logging.RootLogger) or logger.source is None or changed:
+    if type(real) not in (logging.Logger, logging.RootLogger) or logger.source is None or _is_changed(tx, real):
         return None
     answer = real.isEnabledFor(level)
     text = f"{logger.source.path} {'takes' if answer else 'drops'} records of level {level}"
@@ -131,7 +158,8 @@ def _logged(
         return NONE
     call = f"logging.Logger.{name}()"
     if is_enabled is None or not config.stitch:
-        return tx.needs_real_callers("call-print", call)
+        why = " behind a change of what handles the record" if _is_changed(tx, logger.value) else ""
+        return tx.needs_real_callers("call-print", call + why)
     caller, extra = _caller(tx, kwargs.pop("stacklevel", ConstantVariable(1))), _extra(tx, kwargs)
     reason = _why_now(tx, logger.value, caller, extra)
     values = [] if reason else _settled(tx, [message, *args], call)
