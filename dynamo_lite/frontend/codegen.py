@@ -27,6 +27,7 @@ from dynamo_lite.isa.lift import LOCALS_ARE_SHARED
 from dynamo_lite.variables.objects.module import is_module_level
 from dynamo_lite.variables.objects.traceback_object import hold_frames
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
+from dynamo_lite.variables.protocol.deferred_str import LateText
 
 from .finalizers import held_at_break
 from .graph_break import BreakEmitter, is_unbound, operand_count
@@ -183,7 +184,11 @@ class Codegen:
         if outputs or not self.tr.graph.is_empty:
             self.graph_call.emit(self, roots, frames)
         self._read_clocks(escaping, False)
-        for function, args in self.tr.state.final_changes():
+        changes = self.tr.state.final_changes()
+        for vt in escaping if changes else ():
+            if not is_lazy(vt) and isinstance(vt, LateText):
+                self.hold(vt)  # texts of tensors tell of the default dtype
+        for function, args in changes:
             self.load_callable(function)
             for arg in args:
                 self.load_const(arg)

@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 import torch
+from torch._tensor_str import PRINT_OPTS
 from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
@@ -264,6 +265,84 @@ def test_tensors_whose_text_is_known_at_the_moment_only():
         return x + 1
 
     check(f, [X], [X], slugs=["format"])
+
+
+@pytest.fixture
+def options():
+    yield PRINT_OPTS
+    torch.set_printoptions(profile="default")
+    torch.set_default_dtype(torch.float32)
+
+
+class TestTextsOfTensors:
+    """They are made with what is set at the call. What is set behind it is no reason to break."""
+
+    @pytest.mark.parametrize("is_set_back", [True, False])
+    def test_options(self, options, is_set_back):
+        def f(x):
+            torch.set_printoptions(precision=2)
+            print(x, [x * 2])
+            if is_set_back:
+                torch.set_printoptions(profile="default")
+            return x + 1
+
+        args = [[torch.ones(n) / 3] for n in (3, 3, 4, 3)]
+        assert check(f, *args, slugs=["format"]).count("tensor([0.33, 0.33, 0.33]) [tensor([0.67, 0.67, 0.67])]") == 3
+
+    @pytest.mark.parametrize("make", [str, repr, lambda x: f"{x}", lambda x: "%s" % x])  # noqa: UP031
+    def test_texts_that_are_printed_later(self, options, make):
+        def f(x):
+            with torch._tensor_str.printoptions(precision=1):
+                first = make(x)
+            second = make(x)
+            options.linewidth = 20
+            third = make(x)
+            options.linewidth = 80
+            print(first, second, third, sep="\n")
+            return x + 1
+
+        text = check(f, [torch.ones(3) / 3], [torch.ones(3) / 3], slugs=["format", "generator-escapes"])
+        assert text.startswith("tensor([0.3, 0.3, 0.3])\ntensor([0.3333, 0.3333, 0.3333])\ntensor([0.3333,\n")
+
+    def test_a_parameter(self, options):
+        weight = torch.nn.Parameter(torch.ones(2) / 3)
+
+        def f(x):
+            vars(options)["precision"] = 2
+            print(weight, weight * 2, f"{weight.sum():.3f}")
+            vars(options)["precision"] = 4
+            return x + 1
+
+        assert "tensor([0.33, 0.33], requires_grad=True)" in check(f, [X], [X], slugs=["format"])
+
+    def test_what_is_set_behind_the_call(self, options):
+        def f(x):
+            print(x, f"{x.sum():.2f}")
+            torch.set_printoptions(precision=2)
+            torch.set_default_dtype(torch.float64)
+            return x + 1
+
+        compiled = dynamo_lite.compile(f, backend="eager")
+        log.reset()
+        for _ in range(2):
+            with contextlib.redirect_stdout(io.StringIO()) as stream:
+                compiled(torch.ones(2) / 3)
+            assert stream.getvalue() == "tensor([0.3333, 0.3333]) 0.67\n"
+            assert (options.precision, torch.get_default_dtype()) == (2, torch.float64)
+            torch.set_printoptions(profile="default")
+            torch.set_default_dtype(torch.float32)
+        assert not log.breaks()
+
+    def test_default_dtype(self, options):
+        def f(x):
+            print(x)
+            torch.set_default_dtype(torch.float64)
+            print(x)
+            torch.set_default_dtype(torch.float32)
+            return x + 1
+
+        text = check(f, [X], [X], slugs=["format"])
+        assert text.startswith("tensor([0., 1., 2.])\ntensor([0., 1., 2.], dtype=torch.float32)\n--")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

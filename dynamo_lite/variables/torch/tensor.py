@@ -197,11 +197,11 @@ class TensorVariable(VariableTracker):
     def copied_text(self, tx: Frame, spec: str | None) -> CopyText | None:
         """The text that the tensor has now, or that of its number by `spec`, of a copy that nobody writes to; None where it may tell of a
         class or is that of many elements, or where autograd does not say what made the tensor."""
-        sizes, changed = self.sizes(), [vt.value for vt in tx.tr.effects.mutations]
+        sizes = self.sizes()
         is_plain = self.python_type() in (torch.Tensor, torch.nn.Parameter) and tx.tr.graph.scope is None
         if not is_plain or sizes is None or None in sizes or math.prod(sizes) > MOST_PRINTED:
             return None
-        if any(value is torch._tensor_str.PRINT_OPTS for value in changed):
+        if spec is None and not _is_as_found(tx):
             return None
         meta, prefix = self.proxy.meta, _PARAMETER if self.python_type() is torch.nn.Parameter else ""
         if not meta.requires_grad:
@@ -734,6 +734,14 @@ def _become(tx: Frame, self: TensorVariable, value: TensorVariable) -> None:
         graph.passes.assigned.values.append(before)
         self.replaced = TensorData(data, () if self.replaced is None else self.replaced.nodes)
         graph.passes.leaves.made[self.proxy].owner = before
+
+
+def _is_as_found(tx: Frame) -> bool:
+    """Whether the traced code has changed nothing that decides about the texts of tensors: these are made before its changes."""
+    options = torch._tensor_str.PRINT_OPTS
+    read = {id(thing) for thing in (options, vars(options), torch._tensor_str, vars(torch._tensor_str))}
+    changed = any(id(vt.value) in read for vt in tx.tr.effects.mutations)
+    return not changed and not tx.tr.state.has_other_default_dtype
 
 
 def make_leaf(tx: Frame, self: TensorVariable, data: TensorVariable) -> None:
