@@ -237,6 +237,55 @@ class TestStitched:
             sys.stderr = stream
         assert {b.slug for b in log.breaks()} == {"call-print"}
 
+    def test_errors_of_handlers(self, monkeypatch):
+        """What logging tells of them names the frames and the arguments of eager execution."""
+        failing = logging.Logger("failing")
+        failing.addHandler(logging.StreamHandler(io.TextIOWrapper(io.BytesIO(), encoding="ascii")))
+
+        class Named:
+            def __str__(self):
+                return "é"
+
+            def __repr__(self):
+                return "Named()"
+
+        named = Named()
+
+        def f(x):
+            y = x * 3
+            failing.error("é %s", y)
+            failing.error("é %s", {"a": y, "b": 1})
+            failing.error({"é": [y]})
+            failing.error("é %s", {})
+            failing.error("é %s %d %s", named, 3, "text", extra={"k": 1})
+            return y
+
+        texts = []
+        for fn in (f, dynamo_lite.compile(f, backend="eager")):
+            log.reset()
+            monkeypatch.setattr(sys, "stderr", io.StringIO())
+            fn(X)
+            texts.append(sys.stderr.getvalue())
+        assert texts[0] == texts[1] and not log.breaks()
+        assert "Arguments: (tensor([0., 3., 6.]),)\n" in texts[0] and "Arguments: (Named(), 3, 'text')\n" in texts[0]
+
+    def test_an_argument_whose_repr_raises(self, logger):
+        class Bad:
+            def __str__(self):
+                return "text"
+
+            def __repr__(self):
+                raise ValueError
+
+        bad = Bad()
+
+        def f(x):
+            logger.error("%s", bad)
+            return x + 1
+
+        assert text_of(logger, f, [X], [X]).count("text") == 2
+        assert [b.slug for b in log.breaks()] == ["call-print"]
+
     def test_a_change_behind_the_call(self, logger):
         def f(x):
             logger.error("one")

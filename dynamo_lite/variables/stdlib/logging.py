@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.variables.protocol.abstract import is_true
 from dynamo_lite.variables.protocol.base import MISSING, Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, boolean, is_none
 from dynamo_lite.variables.protocol.deferred_str import settled
 from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
-from dynamo_lite.variables.protocol.native import emit_call
+from dynamo_lite.variables.protocol.native import emit_call, object_repr
 
 from .printing import LateOutput, is_of_c, is_settled, place_of_call, text_now, why_now, write_behind
 
@@ -41,27 +42,58 @@ class Caller(NamedTuple):
 
 
 class LoggedRecord(LateOutput):
-    """A record that `logger` handles behind the graph, with these attributes more. `values` are those of `extra`, then the arguments."""
+    """A record that `logger` handles behind the graph, with these attributes more. `values` are those of `extra`, then the message and the
+    arguments, `shown` their reprs where only texts of these are known, else None. `pos`: the instruction of the frame that calls.
+    `of_mapping`: the only argument is a dict that is not empty."""
 
     logger: VariableTracker = Child()
     level: int = Plain()
     caller: Caller = Plain()
     extra: tuple[str, ...] = Plain()
-    message: VariableTracker = Child()
     values: list[VariableTracker] = Children()
+    shown: list[VariableTracker] = Children()
+    of_mapping: bool = Plain()
+    pos: tuple[Any, ...] = Plain()
 
     def emit_output(self, cg: Codegen) -> None:
-        about = map(ConstantVariable, (self.level, tuple(self.caller), self.extra))
-        emit_call(cg, _handle, self.logger, *about, self.message, *self.values)
+        cg.asm.set_location(*self.pos)
+        cg.load_callable(logging.Logger.handle)  # with no frame between: errors show those that lead to it
+        cg.load(self.logger)
+        about = map(ConstantVariable, (self.level, tuple(self.caller), self.extra, self.of_mapping))
+        emit_call(cg, _record, self.logger, *about, *self.values, *self.shown)
+        cg.asm.call(2)
         cg.asm.pop_top()
 
 
-def _handle(
-    logger: logging.Logger, level: int, caller: Caller, extra: tuple[str, ...], message: str, *values: Any
-) -> None:
+class _Shown(str):
+    """The text of an object, with its repr: errors of logging show arguments."""
+
+    repr = ""
+
+    def __repr__(self) -> str:
+        return self.repr
+
+
+def _shown(text: Any, repr_: str | None) -> Any:
+    if repr_ is None:
+        return text
+    shown = _Shown(text)
+    shown.repr = repr_
+    return shown
+
+
+def _record(
+    logger: logging.Logger, level: int, caller: Caller, extra: tuple[str, ...], of_mapping: bool, *values: Any
+) -> logging.LogRecord:
     filename, lineno, function = caller
-    more, arguments = dict(zip(extra, values, strict=False)), values[len(extra) :]
-    logger.handle(logger.makeRecord(logger.name, level, filename, lineno, message, arguments, None, function, more))
+    n = len(extra)
+    middle = n + (len(values) - n) // 2
+    message, *arguments = map(_shown, values[n:middle], values[middle:])
+    more = dict(zip(extra, values, strict=False))
+    record = logger.makeRecord(logger.name, level, filename, lineno, message, tuple(arguments), None, function, more)
+    if of_mapping:
+        (record.args,) = arguments  # as `LogRecord` has it
+    return record
 
 
 _ANSWERS: dict[tuple[int, bool], Callable[[logging.Logger], bool]] = {}
@@ -162,13 +194,17 @@ def _logged(
         return tx.needs_real_callers("call-print", call + why)
     caller, extra = _caller(tx, kwargs.pop("stacklevel", ConstantVariable(1))), _extra(tx, kwargs)
     reason = _why_now(tx, logger.value, caller, extra)
-    values = [] if reason else _settled(tx, [message, *args], call)
+    given = [message, *args]
+    values, shown = ([], []) if reason else _settled(tx, given, call)
     if caller is None or extra is None or not values:
         return tx.needs_real_callers("call-print", call + (reason or " of values whose text is not known"))
     tx.tr.guards.predicate(_is_plain, [logger.source], f"handlers of {logger.source.path} run no code of the program")
     place, source = place_of_call(caller, call[:-2]), tx.tr.constant_source(logging)
     named = Caller(caller.code.co_filename, caller.lineno, caller.code.co_name)
-    record = LoggedRecord(place, logger, level, named, tuple(extra), values[0], [*extra.values(), *values[1:]], source)
+    of_mapping = len(args) == 1 and issubclass(args[0].python_type(), dict) and is_true(tx, args[0])
+    pos = tx.tr.root.frame.last_instr.pos
+    texts = [*extra.values(), *values]
+    record = LoggedRecord(place, logger, level, named, tuple(extra), texts, shown, of_mapping, pos, source)
     write_behind(tx, record, tx.with_real_callers("call-print", call))
     return NONE
 
@@ -226,19 +262,31 @@ def _is_false(vt: VariableTracker) -> bool:
     return isinstance(vt, ConstantVariable) and vt.value in (None, False, 0)
 
 
-def _settled(tx: Frame, values: list[VariableTracker], call: str) -> list[VariableTracker]:
-    """The message and the arguments of a record, of which those that may change are texts; empty where the record's text is not known
-    not to fail."""
+def _settled(
+    tx: Frame, values: list[VariableTracker], call: str
+) -> tuple[list[VariableTracker], list[VariableTracker]]:
+    """The message and the arguments of a record, of which those that may change are texts, and the reprs of these; empty where the record's
+    text is not known not to fail."""
     try:
         given = [vt if is_settled(vt) else settled(tx, text_now(tx, vt, call)) for vt in values]
+        shown = [NONE if vt is text else _repr(tx, vt, text, call) for vt, text in zip(values, given, strict=True)]
     except Unsupported:
-        return []
+        return [], []
     message, *samples = [_sample(vt, vt is value) for vt, value in zip(given, values, strict=True)]
     try:
         str(message) % tuple(samples) if samples else None
     except (TypeError, ValueError, KeyError):
-        return []
-    return given
+        return [], []
+    return given, shown
+
+
+def _repr(tx: Frame, vt: VariableTracker, text: VariableTracker, call: str) -> VariableTracker:
+    """The repr of an object that has this text; None where the text itself is the object."""
+    if vt.python_type() is str:
+        return NONE
+    if vt.python_type().__str__ is object.__str__:
+        return text
+    return settled(tx, text_now(tx, vt, call, object_repr))
 
 
 class _Text(str):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
@@ -213,11 +214,13 @@ def _separator(tx: Frame, vt: VariableTracker, name: str, default: str) -> Any:
     return vt
 
 
-def text_now(tx: Frame, vt: VariableTracker, call: str) -> VariableTracker:
+def text_now(
+    tx: Frame, vt: VariableTracker, call: str, make: Callable[[Frame, VariableTracker], VariableTracker] = object_str
+) -> VariableTracker:
     """The text of an object; a break where making it runs into an error or changes something."""
     changes = tx.tr.effects.changes
     try:
-        text = object_str(tx, vt)
+        text = make(tx, vt)
     except ObservedException:
         return unsupported("call-print", f"{call} of an object whose text raises")  # what stands before it is written
     if tx.tr.effects.changes != changes:
