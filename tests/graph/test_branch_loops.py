@@ -165,6 +165,48 @@ def range_in_a_range(x):
     return x, i
 
 
+def doubled_or_more(x):
+    return x * 2 if x.sum() > 5 else x + 1
+
+
+def turn_that_calls_a_branch(x):
+    while x.sum() < 50:
+        x = doubled_or_more(x)
+    return x
+
+
+def turn_with_a_branch_in_a_comprehension(x):
+    while x.sum() < 50:
+        x = torch.stack([v * 2 if v > 1 else v + 1 for v in x])
+    return x
+
+
+def is_small(x):
+    return True if x.sum() < 40 else False
+
+
+def is_asked_in_a_call(x):
+    while is_small(x):
+        x = x + 1
+    return x
+
+
+def loop_in_itself(x, depth=1):
+    while x.sum() < 50 and x.max() < 30:
+        if depth:
+            x = loop_in_itself(x - 4, depth - 1)
+        x = x + 3
+    return x
+
+
+def range_that_calls_a_branch(x):
+    for _ in range(9):
+        x = doubled_or_more(x)
+        if x.sum() > 50:
+            break
+    return x
+
+
 WHOLE = [f for f in list(globals().values()) if getattr(f, "__module__", "") == __name__]
 
 

@@ -70,7 +70,8 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
     thread, scope = tx.tr.thread, tx.tr.graph.scope
     step, stack = thread.failing_step(), thread.user_stack()
     try:
-        if scope is not None and scope.turn is not None and scope.turn.add_test(tx, flag):
+        is_in_turn = scope is not None and scope.turn is not None and scope.turn.tx is tx  # not in what the turn calls
+        if is_in_turn and scope.turn.add_test(tx, flag):
             raise BothSidesFollowed(None)
         truth = side_that_returns(tx)
         result = _Fork(tx, flag).join() if truth is None else _behind_loop(tx, flag, truth)
