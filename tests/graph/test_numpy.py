@@ -662,3 +662,47 @@ def test_what_depends_on_a_length_that_data_decide_is_a_break(use):
             assert np.array_equal(result, expected) and np.shape(result) == np.shape(expected)
     with pytest.raises(dynamo_lite.exc.Unsupported):
         dynamo_lite.compile(f, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+def told(call):
+    try:
+        return repr(call())
+    except (FloatingPointError, ValueError) as error:
+        return repr(error)
+
+
+def divides(v):
+    with np.errstate(divide="raise"):
+        return v / 0
+
+
+def catches(v):
+    try:
+        with np.errstate(all="raise"):
+            return np.log(v)
+    except FloatingPointError as error:
+        return str(error)
+
+
+def calls_back(v):
+    seen = []
+    with np.errstate(all="call", call=lambda *error: seen.append(error)):
+        v = v / 0
+    return v, seen
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("fn", [divides, catches, calls_back, lambda v: np.log(v) * 2])
+def test_floating_point_errors_that_raise_or_call(fn):
+    """numpy runs such calls itself, whether the function asks for errors or its caller."""
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for outer in ("warn", "raise", "ignore"):
+        with np.errstate(all=outer):
+            assert told(lambda: compiled(np.arange(4.0))) == told(lambda: fn(np.arange(4.0)))
+
+
+@pytest.mark.parametrize("fn", [lambda v: v ** np.array([-1, 1, 1]), lambda v: np.power(v, v), lambda v: 2**v])
+def test_negative_powers_of_ints_are_refused(fn):
+    compiled = dynamo_lite.compile(fn, backend="eager")
+    for v in (np.array([0, 1, 2]), np.array([0, -1, 2])):
+        assert told(lambda: compiled(v)) == told(lambda: fn(v))

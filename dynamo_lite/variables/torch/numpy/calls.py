@@ -253,6 +253,14 @@ class CopiedView:
             raise self.error
 
 
+def warns_at_most() -> bool:
+    """Whether numpy's floating-point errors neither raise, nor call a function, nor print (`numpy.errstate`)."""
+    return _QUIET.issuperset(numpy.geterr().values())
+
+
+_QUIET = frozenset({"ignore", "warn"})
+
+
 def call_numpy(
     tx: Frame, path: str, real: Callable[..., Any], args: list[Any], kwargs: dict[str, Any] | None = None
 ) -> VariableTracker:
@@ -261,6 +269,9 @@ def call_numpy(
     where = kwargs.get("where", TRUE)
     if not config.trace_numpy or not (where.is_python_constant() and where.value is True):
         return unsupported("numpy", path)
+    if not warns_at_most():
+        return unsupported("numpy", f"{path} where numpy's floating-point errors raise or call a function")
+    tx.tr.guards.global_state(warns_at_most, "floating-point errors of numpy's raise nothing")
     call = NumpyCall(path, real, args, kwargs)
     expected = call.expected()
     if _DIFFERENT.get(path, _is_out_of_range)(call):
@@ -361,6 +372,12 @@ def _is_complex(call: NumpyCall) -> bool:
     return "c" in _kinds(call)
 
 
+def _may_refuse_exponents(call: NumpyCall) -> bool:
+    """Complex numbers, or ints to the power of an array of ints: numpy raises for one that is negative."""
+    exponent = call.args[1] if len(call.args) > 1 else None
+    return _is_complex(call) or (isinstance(exponent, ArrayVariable) and _kinds(call) <= {"b", "i"})
+
+
 def _is_real(call: NumpyCall) -> bool:
     return "c" not in _kinds(call)
 
@@ -372,7 +389,8 @@ _DIFFERENT: dict[str, Callable[[NumpyCall], bool]] = {
     **dict.fromkeys(("put", "ndarray.put"), _puts_otherwise),
     **dict.fromkeys(("percentile", "quantile"), _has_narrow_positions),
     **dict.fromkeys(("std", "var", "ndarray.std", "ndarray.var"), _sums_in_ints),
-    **dict.fromkeys(("power", "float_power", "operator.pow", "operator.ipow"), _is_complex),
+    "float_power": _is_complex,
+    **dict.fromkeys(("power", "operator.pow", "operator.ipow"), _may_refuse_exponents),
     **dict.fromkeys(("squeeze", "ndarray.squeeze"), _may_drop_sizes),
     "angle": _is_real,
 }
