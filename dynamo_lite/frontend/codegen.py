@@ -63,9 +63,8 @@ class Codegen:
         self.in_progress: set[int] = set()
         self.replay = Replay()
         self.graph_call = GraphCallSite(self, compile_graph)
-        self.failed: Label | None = (
-            None  # where an exception of the breaking instruction goes, and of what is written before it
-        )
+        # Where exceptions of the breaking instruction go, and of what is written before it.
+        self.failed: Label | None = None
         self.names = 0
         self.needed_after: set[int] = set()  # id(tracker) of what resume functions get
 

@@ -222,11 +222,9 @@ class OperatorCalls:
             for effect in self.on_write:
                 effect.on_write(target, fx_args, values, changed)
             self._refuse_writes(target, [value for value, _ in changed], any(v.meta.requires_grad for v in tensors))
-        if may_write(target, fx_kwargs):
-            self.written += tensors
-            self.memos.forget([value for value, _ in changed] or tensors)
-        elif written:
-            self.memos.forget([value for value, _ in changed])
+        suspected = tensors if may_write(target, fx_kwargs) else []
+        self.written += suspected
+        self.memos.forget([value for value, _ in changed] or suspected)
         self._refuse_detach(target, tensors)
         if changes:
             check_changes(tensors, changes)

@@ -86,7 +86,7 @@ HANDLES = torch.utils.hooks.RemovableHandle
 """It counts all hooks of the process. Nothing depends on the numbers that they get."""
 
 
-class Change(NamedTuple):
+class RefusedChange(NamedTuple):
     """A change that an exported graph can't make. `owner`: the changed object; `message`: what the program does, without owners; `advice`;
     `place`: the user's line; `is_certain`: whether every call makes it."""
 
@@ -143,7 +143,7 @@ class _Capture:
     def __init__(self, owner: Any) -> None:
         self.owner = owner
         self.left_out: list[str] = []
-        self.refused: list[Change] = []
+        self.refused: list[RefusedChange] = []
         self.changed: list[Steps | None] = []
         self.gm: GraphModule | None = None
         self.inputs: list[Any] = []
@@ -210,18 +210,18 @@ class _Capture:
         return steps[::-1]
 
 
-def _change(vt: VariableTracker, owner: str, stack: list[UserFrame]) -> Change:
+def _change(vt: VariableTracker, owner: str, stack: list[UserFrame]) -> RefusedChange:
     """What is told of the change of an object."""
     place = next((frame for frame in reversed(stack) if is_of_program(frame.filename)), None)
     if isinstance(vt, LateOutput):
         function = vt.place.rpartition(": ")[2]
-        return Change(
+        return RefusedChange(
             function, "the program calls {}, and an exported graph writes nothing", NO_OUTPUT, place, is_certain=True
         )
     if issubclass(type(vt.value), _random.Random):
         message = "the program changes the state of a random number generator of Python"
-        return Change(owner, message, NO_RANDOM_STATE, place, is_certain=True)
-    return Change(owner, "the program changes {}", RESULTS_ONLY, place)
+        return RefusedChange(owner, message, NO_RANDOM_STATE, place, is_certain=True)
+    return RefusedChange(owner, "the program changes {}", RESULTS_ONLY, place)
 
 
 def _text_of_exception(exc: Any) -> str:

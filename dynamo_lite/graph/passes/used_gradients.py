@@ -39,9 +39,8 @@ class UsedGradients(GraphEffect):
         """The graph detaches these results."""
         if not self.used_up:
             return
-        errors = self._errors(
-            results
-        )  # those of which others are made after the graph may be no results of the program
+        # Those of which others are made after the graph may be no results of the program.
+        errors = self._errors(results)
         self.outputs = {i: errors[node] for i, node in enumerate(results) if node in errors}
         for i in self.outputs:
             results[i] = self.builder.add("call_method", "detach", (results[i],))
