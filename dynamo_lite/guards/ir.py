@@ -291,8 +291,11 @@ class GuardSet:
         self._add(PREDICATE, None, tuple(nodes), fn, user, text, bounds)
 
     def global_state(self, fn: Callable[[], Any], text: str) -> None:
-        """Require fn() to be true; evaluated before everything else."""
-        self._add(GLOBAL_STATE, None, (), fn, None, text)
+        """Require fn() to be true; evaluated before everything else, once however often it is required."""
+        key = (GLOBAL_STATE, id(fn))
+        if key not in self._distinct:
+            self._distinct.add(key)
+            self._add(GLOBAL_STATE, None, (), fn, None, text)
 
     def class_check(self, cls: type, hook: Callable[[type], bool]) -> None:
         """Require hook(cls) to be true, which only the attributes of a class and of its bases decide."""

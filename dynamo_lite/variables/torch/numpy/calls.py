@@ -53,9 +53,8 @@ class NumpyCall:
         self.real = real
         self.args = args
         self.kwargs = kwargs
-        self.samples: dict[
-            int, tuple[ArrayVariable, Any]
-        ] = {}  # id of a model → it, and what stands for it when numpy is asked
+        # Id of a model → it, and what stands for it when numpy is asked.
+        self.samples: dict[int, tuple[ArrayVariable, Any]] = {}
 
     # -- what numpy says
 
@@ -255,10 +254,7 @@ class CopiedView:
 
 def warns_at_most() -> bool:
     """Whether numpy's floating-point errors neither raise, nor call a function, nor print (`numpy.errstate`)."""
-    return _QUIET.issuperset(numpy.geterr().values())
-
-
-_QUIET = frozenset({"ignore", "warn"})
+    return {"ignore", "warn"}.issuperset(numpy.geterr().values())
 
 
 def call_numpy(
@@ -322,10 +318,6 @@ _RETRIED = frozenset({"data-dependent-operator", "fake-tensor-error", "graph-arg
 # -- what torch computes otherwise
 
 
-def _always(call: NumpyCall) -> bool:
-    return True
-
-
 def _kinds(call: NumpyCall) -> set[str]:
     """The kinds of dtypes of the arrays among the arguments."""
     return {sample.dtype.kind for _, sample in call.samples.values()}
@@ -374,16 +366,12 @@ def _is_complex(call: NumpyCall) -> bool:
 
 def _may_refuse_exponents(call: NumpyCall) -> bool:
     """Complex numbers, or ints to the power of an array of ints: numpy raises for one that is negative."""
-    exponent = call.args[1] if len(call.args) > 1 else None
-    return _is_complex(call) or (isinstance(exponent, ArrayVariable) and _kinds(call) <= {"b", "i"})
-
-
-def _is_real(call: NumpyCall) -> bool:
-    return "c" not in _kinds(call)
+    has_array = any(isinstance(exponent, ArrayVariable) for exponent in call.args[1:2])
+    return _is_complex(call) or (has_array and _kinds(call) <= {"b", "i"})
 
 
 _DIFFERENT: dict[str, Callable[[NumpyCall], bool]] = {
-    **dict.fromkeys(("cbrt", "histogram2d", "histogramdd", "modf"), _always),
+    **dict.fromkeys(("cbrt", "histogram2d", "histogramdd", "modf"), lambda call: True),
     "histogram": _makes_bins,
     **dict.fromkeys(("around", "round", "ndarray.round"), _rounds_otherwise),
     **dict.fromkeys(("put", "ndarray.put"), _puts_otherwise),
@@ -392,7 +380,7 @@ _DIFFERENT: dict[str, Callable[[NumpyCall], bool]] = {
     "float_power": _is_complex,
     **dict.fromkeys(("power", "operator.pow", "operator.ipow"), _may_refuse_exponents),
     **dict.fromkeys(("squeeze", "ndarray.squeeze"), _may_drop_sizes),
-    "angle": _is_real,
+    "angle": lambda call: not _is_complex(call),
 }
 """Function → whether `torch._numpy` computes a call of it otherwise than numpy."""
 
