@@ -558,6 +558,7 @@ def test_a_debugger_steps_through_real_frames(by_hook, monkeypatch):
     monkeypatch.setattr(sys, "breakpointhook", lambda: debugger.set_trace(sys._getframe(1)))
     expected = debugged(outer)
     assert "(Pdb) 2\n" in expected and "(Pdb) 11\n" in expected
+    log.reset()
     assert debugged(capture(outer)) == expected
     assert [(b.slug, len(b.user_stack)) for b in log.breaks()][:2] == [("debugger", 2), ("debugger", 1)]
 

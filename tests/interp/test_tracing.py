@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-import dynamo_lite
-from tests.helpers.capturing import wrapped
+from tests.helpers.capturing import uncaptured, wrapped
 
 
 @pytest.mark.usefixtures("pure_python")
@@ -61,7 +60,7 @@ class TestTraceFunctions:
                     frame = frame.f_back
 
             def traced_by():
-                return fn(dynamo_lite.disable(stop), 1)
+                return fn(uncaptured(stop), 1)
 
             before = sys.gettrace()
             sys.settrace(lambda *event: None)
