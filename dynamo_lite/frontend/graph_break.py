@@ -78,6 +78,9 @@ OPERANDS: dict[Op, Any] = {
 }
 
 
+_OF_TRUTH = frozenset({Op.NOT, Op.JUMP_IF})
+
+
 def is_unbound(frame: Frame, instr: Instr) -> bool:
     """Whether the instruction deletes a variable that is not bound, and raises."""
     return instr.op is Op.DELETE_FAST and frame.locals[instr.arg] is None
@@ -201,12 +204,13 @@ class BreakEmitter:
         return names
 
     def _after(self, instr: Instr, results: list[Any]) -> None:
-        """Carry out what is left of the original instruction, then resume behind it."""
+        """Carry out what is left of the original instruction, and the branch on its truth, which is an instruction of its own since 3.13;
+        then resume behind it: each side of a branch has a resume function, where one for both would need a guard on the truth."""
         leaf = self.frames[-1]
         stack: list[Any] = [*self.states[-1].stack, *results]
         i = leaf.cur
         instrs = leaf.lifted.instrs
-        while not instrs[i].last:
+        while not instrs[i].last or (instrs[i].op is Op.TO_BOOL and instrs[i + 1].op in _OF_TRUTH):
             i += 1
             step = instrs[i]
             if step.op is Op.POP_TOP:
