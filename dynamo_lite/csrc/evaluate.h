@@ -461,12 +461,14 @@ check_predicate(PyObject *predicate, PyObject *value)
     return truth;
 }
 
-/* Does `__del__` of a class made by a class statement run when this object dies? */
+/* Does `__del__` of a class made by a class statement run when this object dies? Classes of C modules, such as those of `io`, are heap
+   types too since 3.12, and immutable. */
 static int
 has_finalizer(PyObject *value)
 {
     PyTypeObject *type = Py_TYPE(value);
-    return type->tp_finalize != NULL && PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE);
+    return type->tp_finalize != NULL && PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE)
+           && !PyType_HasFeature(type, Py_TPFLAGS_IMMUTABLETYPE);
 }
 
 static int

@@ -26,10 +26,9 @@ from dynamo_lite.guards.kinds import ROWS
 from dynamo_lite.isa.resume import place_of
 from dynamo_lite.isa.typeobject import (
     Member,
-    Py_TPFLAGS_HEAPTYPE,
     dict_of,
     field_descriptor,
-    flags,
+    is_heap_type,
     member_descriptor,
     mro_of,
     qualname_of,
@@ -315,7 +314,7 @@ def _dims(dims: Sequence[int | None]) -> str:
 
 def has_finalizer(cls: type) -> bool:
     """Is `tp_finalize` of a class made by a class statement a `__del__`?"""
-    return bool(flags(cls) & Py_TPFLAGS_HEAPTYPE) and any("__del__" in dict_of(base) for base in mro_of(cls))
+    return is_heap_type(cls) and any("__del__" in dict_of(base) for base in mro_of(cls))
 
 
 def no_finalizer(value: object) -> bool:

@@ -118,8 +118,14 @@ def is_in_loop(lifted: Lifted, index: int) -> bool:
 
 
 def innermost_loop(lifted: Lifted, index: int) -> range:
-    """The instructions of the smallest loop around one, as compilers lay it out: from where jumps lead back to, to the last such jump."""
-    jumps = [(instr.target, i) for i, instr in enumerate(lifted.instrs) if NO_TARGET != instr.target <= index <= i]
+    """The instructions of the smallest loop around one, as compilers lay it out: from where jumps lead back to, to the last such jump.
+    Jumps of handlers that lie behind the function (3.12) lead into its loops, and are none of their own."""
+    ways = _reachable(lifted, index, raises=False)
+    jumps = [
+        (instr.target, i)
+        for i, instr in enumerate(lifted.instrs)
+        if NO_TARGET != instr.target <= index <= i and i in ways
+    ]
     first = max((target for target, _ in jumps), default=index)
     return range(first, max((i for target, i in jumps if target == first), default=index) + 1)
 

@@ -3,6 +3,7 @@
 import collections
 import functools
 import gc
+import io
 import types
 
 import pytest
@@ -381,6 +382,16 @@ DIFFERENT_CONSTANTS = [
     (range(0), range(1, 1)),
     (nan, 1.0),
 ]
+
+
+def test_finalizers_of_c_modules_are_none_of_the_program():
+    """The classes of `io` are heap types since 3.12."""
+
+    class Buffer(io.StringIO):
+        pass
+
+    no_finalizer = answer(check=(ir.NO_FINALIZER,))
+    assert no_finalizer(io.StringIO()) and no_finalizer([]) and not no_finalizer(Buffer())
 
 
 @pytest.mark.parametrize("a, b", SAME_CONSTANTS)

@@ -1,7 +1,7 @@
 """Liveness."""
 
 from dynamo_lite.isa import Op, lift
-from dynamo_lite.isa.flow import begins_in_loop, is_in_loop, leads_to_loop, live_slots
+from dynamo_lite.isa.flow import begins_in_loop, innermost_loop, is_in_loop, leads_to_loop, live_slots
 from dynamo_lite.isa.resume import resume_code
 
 
@@ -121,3 +121,26 @@ def test_resumed_code_that_begins_in_a_loop():
     assert not begins_in_loop(lift(resumed_after(1)))
     assert begins_in_loop(lift(resumed_after(3)))
     assert begins_in_loop(lift(resumed_after(7)))
+
+
+def test_the_innermost_loop():
+    def fn(n, lock):
+        for i in range(n):
+            with lock:
+                n += i
+                while n > i:
+                    n -= 1
+            n += 2
+        return n
+
+    lifted = lift(fn.__code__)
+    first = fn.__code__.co_firstlineno
+
+    def lines(offset):
+        index = next(
+            i for i, instr in enumerate(lifted.instrs) if instr.lineno == first + offset and instr.op is Op.BINARY
+        )
+        loop = [lifted.instrs[i] for i in innermost_loop(lifted, index)]
+        return {instr.lineno - first for instr in loop if instr.op is Op.BINARY}
+
+    assert lines(3) == {3, 5, 6} and lines(5) == {5} and lines(6) == {3, 5, 6}
