@@ -7,6 +7,7 @@ would get wrong, breaks the graph before its node is added.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -508,10 +509,19 @@ def _check_inference_tensors(target: object, tensors: list[TensorValue], outcome
 
 
 def _repeats_elements(meta: Any) -> bool:
-    """Whether a tensor has an element at several indices. Sparse ones have no strides."""
-    return meta.layout is torch.strided and any(
-        step == 0 and n > 1 for n, step in zip(meta.shape, meta.stride, strict=True)
-    )
+    """Whether a tensor has an element at several indices, or may have for other data. Sparse ones have no strides. A stride that is
+    computed from sizes that data decide is 0 only where the tensor has no elements."""
+    if meta.layout is not torch.strided:
+        return False
+    if meta.live and any(type(n) is torch.SymInt for n in (*meta.shape, *meta.stride)):
+        shapes = sys.modules["torch.fx.experimental.symbolic_shapes"]
+        of_sizes = shapes.free_unbacked_symbols(meta.shape)
+        return any(
+            (not shapes.free_unbacked_symbols(step) <= of_sizes or shapes.guard_or_false(step == 0))
+            and shapes.guard_or_true(n > 1)
+            for n, step in zip(meta.shape, meta.stride, strict=True)
+        )
+    return any(step == 0 and n > 1 for n, step in zip(meta.shape, meta.stride, strict=True))
 
 
 def _join_family(base: TensorValue, view: TensorValue) -> None:

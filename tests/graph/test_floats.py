@@ -259,6 +259,7 @@ INTS_OF_FLOATS = {
     "trunc": lambda x, f: (x * math.trunc(f), f),
     "round": lambda x, f: (x * round(f), round(f)),
     "of what is computed": lambda x, f: (torch.ones(int(f * 2 + 0.5)) * f, int(f * 2 + 0.5)),
+    "of numpy": lambda x, f: (torch.ones(int(numpy.sqrt(f) * 6)) * f, int(x.size(0) * numpy.sqrt(1.0 + f))),
     "of several": lambda x, f: (x * (int(f) + math.ceil(f) + int(f / 3)), int(f)),
     "as a size and a position": lambda x, f: (torch.arange(int(f) + 3)[int(f)] + x, f),
 }

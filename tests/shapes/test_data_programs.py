@@ -95,6 +95,37 @@ def test_the_last_dimension_of_unique():
     assert n == 3 and torch.equal(result, torch.full((2, 3, 1), 2.0))
 
 
+def test_writes_to_what_data_select():
+    """A stride that is the number of selected elements is 0 where there are none; one that is a number from data may be 0 with elements."""
+
+    def selected(x):
+        found, values = x.nonzero(), x[x > 0]
+        found += 1
+        values.mul_(2)
+        return found, values
+
+    def repeated(x, n):
+        y = torch.zeros(10).as_strided((3,), (n.item(),))
+        y += x
+        return y
+
+    def expanded(x, n):
+        y = x.sum().reshape(1).expand(n.item())
+        y += 1
+        return y
+
+    compiled = dynamo_lite.compile(selected, backend="eager", fullgraph=True)
+    for x in (torch.tensor([[0.0, 1.0], [2.0, 3.0]]), torch.zeros(3, 3)):
+        assert all(map(torch.equal, compiled(x), selected(x)))
+    x = torch.ones(3)
+    for fn, fine, repeating in [(repeated, 1, 0), (expanded, 1, 2)]:
+        compiled = dynamo_lite.compile(fn, backend="eager")
+        assert torch.equal(compiled(x, torch.tensor(fine)), fn(x, torch.tensor(fine)))
+        for each in (fn, compiled):
+            with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+                each(x, torch.tensor(repeating))
+
+
 # -- the settings
 
 

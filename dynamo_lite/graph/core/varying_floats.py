@@ -156,12 +156,19 @@ def _inputs_of(number: Any) -> set[Any]:
     return set().union(*map(_inputs_of, parts[1]))
 
 
+class _Step(NamedTuple):
+    """A call by which a float is computed. An operand is a step, a constant (which may be a tuple), or `...` for the float from outside."""
+
+    function: Callable[..., Any]
+    operands: tuple[Any, ...]
+
+
 def _steps(number: Any) -> Any:
-    """How a float is computed from the one from outside, as plain data: `(function, operands)`; `...` stands for that float."""
+    """How a float is computed from the one from outside."""
     if not isinstance(number, FloatValue):
         return number
     kind, *parts = number.origin
-    return (parts[0], tuple(map(_steps, parts[1]))) if kind == "call" else ...
+    return _Step(parts[0], tuple(map(_steps, parts[1]))) if kind == "call" else ...
 
 
 class Computed:
@@ -176,10 +183,9 @@ class Computed:
 
 
 def _run(steps: Any, number: float) -> Any:
-    if type(steps) is not tuple:
+    if type(steps) is not _Step:
         return number if steps is ... else steps
-    function, operands = steps
-    return function(*[_run(operand, number) for operand in operands])
+    return steps.function(*[_run(operand, number) for operand in steps.operands])
 
 
 def _itself(number: float) -> float:
