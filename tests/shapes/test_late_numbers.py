@@ -1,6 +1,8 @@
 """Metrics: floats that Python computes from items of tensors, in one graph with what the program does beside it."""
 
+import io
 import math
+import sys
 import time
 import types
 
@@ -108,6 +110,61 @@ def test_infinities_and_nan():
         for total in (0.5, 1.5, math.inf, math.nan):
             got, expected = compiled(torch.full((2,), value), total), step(torch.full((2,), value), total)
             assert [repr(n) for n in got[1:]] == [repr(n) for n in expected[1:]]
+
+
+def test_functions_that_give_a_float_for_every_number():
+    def step(x):
+        item = x.sum().item()
+        angles = math.atan2(item, 2), math.degrees(item), math.tanh(item), math.copysign(2, item), math.hypot(item, 3)
+        return x + 1, round(item, 2), item // 2, item % 3.0, divmod(item, -1.5), angles
+
+    compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
+    for value in (0.1234, -7.777, 1e300, -0.0, math.inf, -math.inf, math.nan):
+        x = torch.full((2,), value, dtype=torch.float64)
+        assert repr(compiled(x)[1:]) == repr(step(x)[1:])
+
+
+@pytest.mark.parametrize("function", [math.exp, math.log, math.sin, lambda item: round(item, -308)])
+def test_functions_that_raise_for_some_numbers_break(function):
+    def step(x):
+        return x + 1, function(x.sum().item())
+
+    compiled = dynamo_lite.compile(step, backend="eager")
+    log.reset()
+    for value in (0.5, 1e308, -math.inf):
+        x, outcomes = torch.full((1,), value, dtype=torch.float64), []
+        for fn in (step, compiled):
+            try:
+                outcomes.append(repr(fn(x)[1]))
+            except (ValueError, OverflowError) as error:
+                outcomes.append(repr(error))
+        assert outcomes[0] == outcomes[1]
+    assert {b.slug for b in log.breaks()} == {"data-dependent-size"}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_questions_whether_a_number_is_finite(backend):
+    def step(x):
+        loss = x.sum()
+        value = loss.item()
+        if not math.isfinite(value):
+            print(f"loss is {value}", file=out)
+            sys.exit(1)
+        return loss * 2, math.isnan(value), math.isinf(value)
+
+    def outcome(fn, x):
+        nonlocal out
+        out = io.StringIO()
+        try:
+            return fn(x), out.getvalue()
+        except SystemExit as error:
+            return error.code, out.getvalue()
+
+    out = None
+    compiled = dynamo_lite.compile(step, backend=backend, fullgraph=True)
+    for value in (0.5, 1e38, math.inf, -math.inf, math.nan, 2.5):
+        x = torch.full((4,), value)
+        assert outcome(compiled, x) == outcome(step, x)
 
 
 def test_error_of_a_division():

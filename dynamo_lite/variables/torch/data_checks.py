@@ -10,6 +10,7 @@ of the program; a wrong guess costs time, never the result.
 from __future__ import annotations
 
 import inspect
+import sys
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -23,7 +24,7 @@ from dynamo_lite.isa.flow import leads_to_checked_comparison, only_raises, side_
 from dynamo_lite.isa.lift import lift
 from dynamo_lite.isa.typeobject import dict_of, mro_of
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
-from dynamo_lite.variables.protocol.base import VariableTracker
+from dynamo_lite.variables.protocol.base import VariableTracker, real_object
 from dynamo_lite.variables.protocol.constant import ConstantVariable, is_none
 
 if TYPE_CHECKING:
@@ -51,12 +52,14 @@ def expected_truth(tx: Frame) -> bool | None:
 
 
 def _calls_what_raises(tx: Frame, index: int) -> bool:
-    """Whether the code from `index` on calls a function of the program that only raises, before it branches or returns."""
+    """Whether the code from `index` on calls `sys.exit`, or a function of the program that only raises, before it branches or returns."""
     instrs = tx.lifted.instrs
     while (instr := instrs[index]).target == NO_TARGET and instr.op not in TERMINAL:
         found: Any = None
         if instr.op is Op.LOAD_GLOBAL:
             found = tx.globals.load(tx, instr.arg)
+            if real_object(found) is sys and instrs[index + 1].arg == "exit":
+                return True
         elif instr.op is Op.LOAD_DEREF:
             found = tx.locals[instr.arg].get(tx)
         elif instr.op is Op.LOAD_METHOD and instrs[index - 1].op is Op.LOAD_FAST:

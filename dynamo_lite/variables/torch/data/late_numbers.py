@@ -8,9 +8,12 @@ operator of the graph that it is given to, breaks the graph there: the algebra o
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
@@ -18,15 +21,23 @@ from dynamo_lite.graph.core.varying_floats import FloatValue
 from dynamo_lite.graph.shapes.sizes import UNBOUNDED
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
+from dynamo_lite.variables.protocol.dispatch import HANDLERS
 from dynamo_lite.variables.protocol.native import emit_call
 
-from ..symnode import SymNodeVariable, is_unbacked
+from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked
+from ..symnode import is_from_data as is_item
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
     from dynamo_lite.interp.frame import Frame
 
 _TOTAL = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.abs, abs, min, max)
+_GIVE_FLOATS = frozenset(
+    getattr(math, name)
+    for name in "asinh atan atan2 cbrt copysign degrees erf erfc fabs hypot radians tanh".split()
+    if hasattr(math, name)  # cbrt: 3.11
+)
+"""Functions that give a float for all numbers, infinities and nan too."""
 
 
 class LateFloat(FloatValue):
@@ -79,8 +90,13 @@ class LateNumberVariable(SymNodeVariable):
 def late_number(tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> VariableTracker:
     """`function(*operands)`, numbers of which data decide one; breaks the graph if the function is not known to give a float."""
     floats = [vt.python_type() is float for vt in operands]
-    gives_float = all(floats) if function in (min, max) else any(floats)
-    is_total = function in _TOTAL or (function is operator.truediv and _is_not_zero(tx, operands[1]))
+    gives_float = all(floats) if function in (min, max) else any(floats) or function in _GIVE_FLOATS
+    is_total = (
+        function in _TOTAL
+        or function in _GIVE_FLOATS
+        or (function in QUOTIENTS and _is_not_zero(tx, operands[1]))
+        or (function is float.__round__ and _is_number_of_places(operands[1]))
+    )
     if gives_float and is_total and not any(map(_may_exceed_floats, operands)):
         return LateNumberVariable(tx, function, operands)
     return unsupported("data-dependent-size", str(function))
@@ -96,9 +112,33 @@ def _is_not_zero(tx: Frame, divisor: VariableTracker) -> bool:
     return isinstance(truth, ConstantVariable) and truth.value is True
 
 
+def _is_number_of_places(digits: VariableTracker) -> bool:
+    """Whether no float is too large to be rounded: those that have places behind the point are far from the largest one."""
+    return isinstance(digits, ConstantVariable) and type(digits.value) is int and 0 <= digits.value < UNBOUNDED
+
+
 def _may_exceed_floats(vt: VariableTracker) -> bool:
     """Whether a number may be an int that is no float."""
     return isinstance(vt, ConstantVariable) and type(vt.value) is int and not -UNBOUNDED < vt.value < UNBOUNDED
+
+
+def _ask_in_graph(function: Callable[[Any], bool], in_graph: Callable[[Any], Any]) -> None:
+    """Questions about an item of a tensor, which the algebra takes for a finite number, are asked of a tensor that holds it."""
+    of_others = HANDLERS[function]
+
+    def handler(tx: Frame, x: VariableTracker, /) -> VariableTracker:
+        if not is_item(x) or x.python_type() is not float:
+            return of_others(tx, x)
+        graph, dtype = tx.tr.graph, {"dtype": ConstantVariable(torch.float64)}
+        held = graph.call(tx, "call_function", torch.scalar_tensor, [x], dtype)
+        answer = graph.call(tx, "call_function", in_graph, [held])
+        return tx.call(answer.tp_getattro(tx, "item"), [])
+
+    HANDLERS[function] = handler
+
+
+for _name in ("isfinite", "isinf", "isnan"):
+    _ask_in_graph(getattr(math, _name), getattr(torch, _name))
 
 
 def is_from_data(operand: Any) -> bool:
