@@ -61,6 +61,7 @@
 #include "csrc/members.h"
 #include "csrc/reference.h"
 #include "csrc/tensor.h"
+#include "csrc/dict_version.h"
 #include "csrc/program.h"
 #include "csrc/class_check.h"
 #include "csrc/odict.h"

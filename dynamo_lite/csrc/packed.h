@@ -8,8 +8,8 @@
    expects: cache lines cost more than instructions here. Within a run no step depends on another: words and versions are compared without a
    branch each, and the processor looks far ahead.
 
-   Versions. CPython counts up: a change gives a dict a version greater than all before, and so does the birth of a dict. What lies where
-   the version of a recorded dict was is the version of that dict or of a later one (that it is a dict is known: see
+   Versions. They count up: a change gives a dict a version greater than all before, and until 3.11 so does the birth of a dict. What lies where
+   the version of a recorded dict was is the version of that dict or of a later one (that it is a dict is known, where its death gives no version: see
    record_slot()), so it is the recorded one or a greater one. Hence none has changed if, and only if, the sum of all is what it was.
 
    Tensors. See tensor_layout.h. */
@@ -100,7 +100,7 @@ pack_step(const Step *step, uintptr_t *packed)
         packed[1] = (uintptr_t)step->expected;
         return;
     case PACKED_VERSION:
-        packed[0] = (uintptr_t)&DICT_TAG(step->object);
+        packed[0] = (uintptr_t)step->version_at;
         return;
     case PACKED_TENSOR:
         packed[0] = (uintptr_t)step->object;
@@ -219,7 +219,7 @@ record_pack(Maker *maker)
         Run *run = &record->runs[record->n_runs - 1];
         run->n++;
         if (step->packed == PACKED_VERSION) {
-            run->sum += DICT_VERSION(step->version);
+            run->sum += step->version;
         }
         else if (step->packed == PACKED_TENSOR) {
             run->spec = step->check->tensor;
@@ -254,7 +254,7 @@ step_holds(const Step *step)
         return dict_has_only_str_keys(step->object)
             && is_expected(step, PyDict_GetItemWithError(step->object, step->key));
     case DICT_VERSION_IS:
-        return DICT_VERSION(DICT_TAG(step->object)) == DICT_VERSION(step->version);
+        return *step->version_at == step->version;
     case TYPE_VERSION_IS:
         return ((PyTypeObject *)step->object)->tp_version_tag == step->version;
     }
@@ -290,7 +290,7 @@ sum_of_versions(const uintptr_t *packed, size_t n)
 {
     uint64_t sum = 0;
     IN_EIGHTS(n, i,
-        sum += DICT_VERSION(*(const uint64_t *)packed[i]);
+        sum += *(const uint64_t *)packed[i];
     )
     return sum;
 }
@@ -307,14 +307,29 @@ steps_hold(const uintptr_t *packed, int n, PyObject **saved)
     return 1;
 }
 
+/* Is each dict unchanged? Most calls come after one behind which no dict at all has changed. */
 static int
-run_holds(const Run *run, PyObject **saved)
+versions_hold(Run *run)
+{
+    uint64_t latest = latest_dict_change();
+    if (latest != 0 && run->latest_dict_change == latest) {
+        return 1;
+    }
+    if (sum_of_versions(run->packed, run->n) != run->sum) {
+        return 0;
+    }
+    run->latest_dict_change = latest;
+    return 1;
+}
+
+static int
+run_holds(Run *run, PyObject **saved)
 {
     switch (run->kind) {
     case PACKED_WORD:
         return words_hold(run->packed, run->n);
     case PACKED_VERSION:
-        return sum_of_versions(run->packed, run->n) == run->sum;
+        return versions_hold(run);
     case PACKED_TENSOR:
         return tensors_hold(run->packed, run->n, run->spec);
     default:
@@ -329,7 +344,8 @@ step_of_run_holds(const Run *run, int i, const Step *step, PyObject **saved)
     alone.n = 1;
     alone.packed += i * packed_size(run->kind);
     if (run->kind == PACKED_VERSION) {
-        alone.sum = DICT_VERSION(step->version);
+        alone.sum = step->version;
+        alone.latest_dict_change = 0;
     }
     return run_holds(&alone, saved);
 }
@@ -353,7 +369,7 @@ static int
 run_pure_steps(Record *record, PyObject **saved)
 {
     for (int i = 0; i < record->n_runs; i++) {
-        const Run *run = &record->runs[i];
+        Run *run = &record->runs[i];
         if (!run_holds(run, saved)) {
             return blame(record, run, saved);
         }

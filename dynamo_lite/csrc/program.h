@@ -32,20 +32,6 @@ static const char step_arguments[] = {STEP_KINDS(ENTRY)}, check_arguments[] = {C
 /* ------------------------------------------------------------------------------------------------------------------
    CPython versions. */
 
-#if PY_VERSION_HEX < 0x030C0000
-#  define HAVE_DICT_VERSIONS 1
-#  define DICT_TAG(dict) (((PyDictObject *)(dict))->ma_version_tag)
-#  define DICT_VERSION(tag) (tag)
-#elif PY_VERSION_HEX < 0x030E0000
-#  define HAVE_DICT_VERSIONS 1
-#  define DICT_TAG(dict) (((PyDictObject *)(dict))->ma_version_tag)
-#  define DICT_VERSION(tag) ((tag) / DICT_VERSION_INCREMENT)   /* the low bits are flags */
-#else
-#  define HAVE_DICT_VERSIONS 0
-#  define DICT_TAG(dict) (*(uint64_t *)(dict))
-#  define DICT_VERSION(tag) (tag)
-#endif
-
 #if PY_VERSION_HEX >= 0x030D0000
 /* From 3.13 on an instance's dict shares the values inside of the instance. In 3.13.0, storing an attribute then changes
    no version, and the collector misses cycles through such a dict. Taking the last item out and putting it back gives
@@ -98,7 +84,7 @@ dict_has_versions(PyObject *dict)
     }
 #endif
     (void)dict;
-    return HAVE_DICT_VERSIONS;
+    return are_there_dict_versions();
 }
 
 static inline int
@@ -254,6 +240,7 @@ typedef struct {
         uint64_t version;
         const Check *check;
     };
+    uint64_t *version_at;    /* DICT_VERSION_IS: owned, see dict_version.h */
     PyObject *expected;      /* only compared with */
     PyObject *keeper;        /* owned: the expected object, or a weak reference to it, or NULL */
     int watched;             /* a weak reference is to be the keeper */
@@ -284,6 +271,7 @@ typedef struct {
         const TensorSpec *spec;
         uint64_t sum;        /* of the versions */
     };
+    uint64_t latest_dict_change;   /* when the sum was right last */
 } Run;
 
 typedef struct Record {

@@ -17,7 +17,7 @@
      the same uninterrupted stretch of C code that took down the steps. All others are steps or are covered by them.
    - A child found by a way that cannot change (tuple item, self and function of a bound method, closure of a function)
      is pinned.
-   - Items of a dict, its length and keys: CPython gives a dict a new, globally unique version at every change, so an
+   - Items of a dict, its length and keys: a dict gets a new, globally unique version at every change (dict_version.h), so an
      equal version means the same dict with the same items ever since; its values are pinned. (As CPython's own caches
      do, we take it that keys of builtin types do not change how they compare.)
    - A class attribute: the same holds for the version tag of the class, which changes with every class on the MRO.
@@ -61,6 +61,7 @@ free_steps(Steps *steps)
 {
     for (int i = 0; i < steps->n; i++) {
         Py_XDECREF(steps->items[i].keeper);
+        release_dict_version(steps->items[i].version_at);
     }
     PyMem_Free(steps->items);
 }

@@ -21,6 +21,7 @@ add_step(Maker *maker, Steps *steps, Step step)
         Step *items = resize_array(steps->items, room, sizeof(Step));
         if (items == NULL) {
             Py_XDECREF(step.keeper);
+            release_dict_version(step.version_at);
             maker->failed = 1;
             return;
         }
@@ -241,10 +242,57 @@ protect(Maker *maker, const Node *node, Step *step)
     return 1;
 }
 
-/* In a slot that can hold anything, the same pointer need not be the same dict: (c) above. Its version tells, if it is a dict. */
+/* Do all keys compare without running Python code? */
+static int
+dict_has_constant_keys(PyObject *dict)
+{
+    Py_ssize_t position = 0;
+    PyObject *key;
+    if (!dict_has_only_str_keys(dict)) {
+        while (PyDict_Next(dict, &position, &key, NULL)) {
+            if (!is_constant(key)) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+/* Does anything at or below this node depend on what is in this dict or class? */
+static int
+needs_version(const Node *node)
+{
+    for (int i = 0; i < node->n_checks; i++) {
+        int kind = node->checks[i].kind;
+        if (kind == K_LEN || kind == K_TRUTH || kind == K_DICT_KEYS || kind == K_HAS_KEY || kind == K_LACKS_KEY) {
+            return 1;
+        }
+    }
+    for (int i = 0; i < node->n_children; i++) {
+        int kind = node->children[i].kind;
+        if (kind == K_DICT_ITEM || kind == K_DICT_KEY || kind == K_TYPE_ATTR) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Is it proved by its version that a dict is unchanged? */
+static int
+has_trusted_version(const Node *node, PyObject *dict)
+{
+    return node->instability < TRUST_VERSION && needs_version(node) && dict_has_versions(dict)
+        && dict_has_constant_keys(dict);
+}
+
+/* In a slot that can hold anything, the same pointer need not be the same dict: (c) above. Its version tells, if it is a dict; where
+   death gives a version, that alone tells. */
 static void
 record_dict_type(Maker *maker, Node *node, PyObject *dict)
 {
+    if (VERSION_TELLS_DEATH && has_trusted_version(node, dict)) {
+        return;
+    }
     maker->level++;
     add_step(maker, &maker->record->pure,
              (Step){.kind = POINTER_IS, .node = node, .object = dict, .address = (PyObject **)&dict->ob_type,
@@ -439,7 +487,7 @@ record_check(Maker *maker, Node *node, const Check *check, PyObject *value, int 
         break;
     case K_TYPE_IS:
     case K_REF_TYPE_IS:
-        settled = !type_can_change(value);
+        settled = !type_can_change(value) || (VERSION_TELLS_DEATH && versioned && PyDict_CheckExact(value));
         if (!settled) {   /* the class is known to the program */
             step = (Step){.kind = POINTER_IS, .node = node, .object = value, .expected = check->known.object,
                           .address = (PyObject **)&value->ob_type, .keeper = Py_XNewRef(check->known.weakref)};
@@ -491,55 +539,25 @@ record_check(Maker *maker, Node *node, const Check *check, PyObject *value, int 
     }
 }
 
-/* Do all keys compare without running Python code? */
-static int
-dict_has_constant_keys(PyObject *dict)
-{
-    Py_ssize_t position = 0;
-    PyObject *key;
-    if (!dict_has_only_str_keys(dict)) {
-        while (PyDict_Next(dict, &position, &key, NULL)) {
-            if (!is_constant(key)) {
-                return 0;
-            }
-        }
-    }
-    return 1;
-}
-
-/* Does anything at or below this node depend on what is in this dict or class? */
-static int
-needs_version(const Node *node)
-{
-    for (int i = 0; i < node->n_checks; i++) {
-        int kind = node->checks[i].kind;
-        if (kind == K_LEN || kind == K_TRUTH || kind == K_DICT_KEYS || kind == K_HAS_KEY || kind == K_LACKS_KEY) {
-            return 1;
-        }
-    }
-    for (int i = 0; i < node->n_children; i++) {
-        int kind = node->children[i].kind;
-        if (kind == K_DICT_ITEM || kind == K_DICT_KEY || kind == K_TYPE_ATTR) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
 /* Add a step that proves that this dict or class is unchanged; whether there is such a step. */
 static int
 record_version(Maker *maker, Node *node, PyObject *value)
 {
     Step step = {.node = node, .object = value};
-    if (node->instability >= TRUST_VERSION || !needs_version(node)) {
-        return 0;
-    }
     if (PyDict_Check(value)) {
-        if (!dict_has_versions(value) || !dict_has_constant_keys(value)) {
+        if (!has_trusted_version(node, value)) {
+            return 0;
+        }
+        step.version_at = hold_dict_version(value);
+        if (step.version_at == NULL) {
+            maker->failed |= VERSION_TELLS_DEATH;   /* its type is not looked at */
             return 0;
         }
         step.kind = DICT_VERSION_IS;
-        step.version = DICT_TAG(value);
+        step.version = *step.version_at;
+    }
+    else if (node->instability >= TRUST_VERSION || !needs_version(node)) {
+        return 0;
     }
     else {
         for (int i = 0; i < node->n_children; i++) {
