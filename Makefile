@@ -51,7 +51,7 @@ help:
 	touch $@
 
 .venv/.ready: .venv/.models $(BUILD_INPUTS)
-	.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint,bench,onnxruntime]"
+	.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint,bench,onnxruntime,openvino]"
 	touch $@
 
 .PRECIOUS: .venv-3.%/.torch

@@ -265,6 +265,9 @@ def changes_in_place():
     }
 
 
+REFUSED = ("device", "last stride", "resize")  # by torch, for some shapes and kinds: nothing has changed then
+
+
 @pytest.mark.parametrize("kind", [torch.zeros, torch.nn.Parameter, torch.nn.Buffer], ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize(
     "shape", [(), (2,), (2, 3), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 2, 4), (1, 2, 1, 2, 1, 2, 1)], ids=len
@@ -281,8 +284,8 @@ def test_a_tensor_that_is_checked_again_and_again(change, shape, kind):
     try:
         with torch.no_grad():
             changes_in_place()[change](holder.value)
-    except (RuntimeError, IndexError, TypeError) as error:
-        pytest.skip(str(error))
+    except RuntimeError:
+        assert change in REFUSED
     expected = mirror.check((holder,))
     assert expected or change not in ("nothing", "the same again", "other values", "a view", "offset")
     assert [program.check((holder,)) for _ in range(3)] == [expected] * 3

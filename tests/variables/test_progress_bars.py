@@ -1,6 +1,8 @@
 """`config.stitch`: progress bars that move behind the graph, and what still ends it."""
 
 import io
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -185,3 +187,27 @@ def test_a_disabled_bar():
     bar = tqdm.tqdm(total=3, disable=True)
     dynamo_lite.compile(step, backend="eager", fullgraph=True)(torch.ones(2), bar)
     assert (bar.n, log.breaks()) == (0, [])
+
+
+def test_a_program_that_imports_tqdm_alone():
+    """`from tqdm import tqdm` brings no other class of bars."""
+    code = """
+import io, sys, torch
+from tqdm import tqdm
+import dynamo_lite
+from dynamo_lite.record import log
+
+bar = tqdm(total=3, file=io.StringIO())
+
+def step(x):
+    y = x * 2
+    bar.update(1)
+    return y + 1
+
+compiled = dynamo_lite.compile(step, backend="eager")
+for _ in range(3):
+    compiled(torch.ones(2))
+print(bar.n, log.breaks(), "tqdm.asyncio" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "3 [] False\n", done.stderr

@@ -10,10 +10,10 @@ Mirrors `tqdm/std.py`.
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import tqdm.asyncio
 import tqdm.std
 
 from dynamo_lite.config import config
@@ -26,7 +26,7 @@ from dynamo_lite.variables.protocol.constant import NONE, is_none
 from dynamo_lite.variables.protocol.deferred_str import settled
 from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.getargs import fits
-from dynamo_lite.variables.protocol.wrap import builds
+from dynamo_lite.variables.protocol.wrap import builds_if
 
 from .delayed_errors import NOTICED, exits_around
 from .printing import LateOutput, is_of_c, is_settled, place_of_call, text_now, why_now, write_behind
@@ -60,7 +60,13 @@ class ProgressBarVariable(InstanceVariable):
         return self.mutated or (isinstance(self.dict, VariableTracker) and self.dict.mutated)
 
 
-@builds(Bar, tqdm.asyncio.tqdm_asyncio)
+def _is_bar(value: object) -> bool:
+    """Whether an object is a bar of tqdm's own classes: `tqdm.auto` has another one, which has the same methods for a loop."""
+    cls = type(value)
+    return cls is Bar or cls is getattr(sys.modules.get("tqdm.asyncio"), "tqdm_asyncio", None)
+
+
+@builds_if(_is_bar)
 def build_bar(tr: Trace, value: object, source: GuardNode | None) -> ProgressBarVariable:
     tr.guard(source, ir.TYPE_IS, type(value))
     return ProgressBarVariable(type(value), value, source)

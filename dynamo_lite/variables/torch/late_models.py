@@ -14,7 +14,7 @@ from dynamo_lite.graph.core.arguments import MODELS
 
 _LATE = {
     "numpy.fft": ".numpy.fourier",
-    "tqdm.asyncio": "..stdlib.progress_bars",
+    "tqdm.std": "..stdlib.progress_bars",
     "torch.distributed.distributed_c10d": ".distributed.collectives",
     "torch.distributed.tensor": ".subclasses.dtensor",
     "torch.fx.experimental.symbolic_shapes": ".symbolic_shapes",
