@@ -197,6 +197,7 @@ from tqdm import tqdm
 import dynamo_lite
 from dynamo_lite.record import log
 
+dynamo_lite.config.stitch = "auto"
 bar = tqdm(total=3, file=io.StringIO())
 
 def step(x):
