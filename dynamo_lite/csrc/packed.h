@@ -8,9 +8,10 @@
    expects: cache lines cost more than instructions here. Within a run no step depends on another: words and versions are compared without a
    branch each, and the processor looks far ahead.
 
-   Versions. They count up: a change gives a dict a version greater than all before, and until 3.11 so does the birth of a dict. What lies where
-   the version of a recorded dict was is the version of that dict or of a later one (that it is a dict is known, where its death gives no version: see
-   record_slot()), so it is the recorded one or a greater one. Hence none has changed if, and only if, the sum of all is what it was.
+   Versions. They count up: a change gives a dict a version greater than all before, and so does the birth of a dict where dicts have
+   versions of their own. What lies where the version of a recorded dict was is the version of that dict or of a later one (that it is a
+   dict is known where its death gives no version: see record_slot()), so it is the recorded one or a greater one. Hence none has changed
+   if, and only if, the sum of all is what it was.
 
    Tensors. See tensor_layout.h. */
 

@@ -149,7 +149,7 @@ def root_of_an_item():
     return with_floats(lambda x: x / math.sqrt(x.abs().sum().item()))
 
 
-@program(graphs=1, whole=False, note="a function of C; there is no operator behind it")
+@program()
 def rounded_item():
     return with_floats(lambda x: (x * 2, round(x.max().item(), 2)))
 

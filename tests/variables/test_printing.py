@@ -244,6 +244,72 @@ def test_streams_that_are_named(tmp_path):
         assert (tmp_path / name).read_text() == "one 3.0\none 3.0\n"
 
 
+def test_methods_of_streams(tmp_path):
+    """`write` whose result nobody wants, and `flush`, of streams of C."""
+
+    def f(x, out):
+        loss = x.square().mean()
+        out.write(f"loss {loss.item():.3f}\n")
+        print("between", file=out)
+        write = out.write
+        write("b")
+        sys.stdout.write(f"{x.shape[0]} {x}\n")
+        sys.stdout.flush()
+        out.flush()
+        return loss * 2
+
+    texts = []
+    for fn in (f, dynamo_lite.compile(f, backend="eager", fullgraph=True)):
+        with open(tmp_path / "out", "w") as file:
+            for stream in (io.StringIO(), file):
+                shown = written(fn, [[X, stream], [X + 1, stream]])
+                texts.append((shown, (tmp_path / "out").read_text() if stream is file else stream.getvalue()))
+    assert texts[0][1] == texts[1][1] == "loss 1.667\nbetween\nbloss 4.667\nbetween\nb"
+    assert texts[:2] == texts[2:]
+
+
+def number_of_characters(x, out):
+    return x + out.write("four")
+
+
+def no_text(x, out):
+    try:
+        out.write(1)
+    except (TypeError, AttributeError) as error:
+        out.write(str(error))
+    return x + 1
+
+
+def made_inside(x, out):
+    mine = io.StringIO()
+    mine.write("a")
+    mine.flush()
+    out.write(mine.getvalue())
+    return x + 1
+
+
+def applied(x, out):
+    list(map(out.write, ["a", "b"]))
+    return x * 2
+
+
+def read_again(x, out):
+    out.write("a")
+    return x + len(out.getvalue())
+
+
+@pytest.mark.parametrize("fn", [number_of_characters, no_text, made_inside, applied, read_again])
+@pytest.mark.parametrize("make", [io.StringIO, Shouting])
+def test_uses_of_streams_that_break(fn, make):
+    streams = [make(), make()]
+    log.reset()
+    found = [
+        run(X, stream) for run, stream in zip((fn, dynamo_lite.compile(fn, backend="eager")), streams, strict=True)
+    ]
+    assert torch.equal(*found) and streams[0].getvalue() == streams[1].getvalue() != ""
+    assert {b.slug for b in log.breaks()} <= {"call-print", "call-io", "call-c-function"}
+
+
 def test_redirection_inside_of_the_frame():
     def f(x):
         print("one")

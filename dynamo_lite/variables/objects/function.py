@@ -40,7 +40,7 @@ from dynamo_lite.variables.protocol.descr import (
     type_attribute,
     type_lookup,
 )
-from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, HANDLERS, PURE
+from dynamo_lite.variables.protocol.dispatch import DIRECT_CALLS, HANDLERS, PURE, WITHOUT_STATE
 from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.markers import refuse_marked
 from dynamo_lite.variables.protocol.native import emit_call, object_repr, optional_attr, readonly
@@ -544,7 +544,9 @@ def call_stand_in(
 def check_self(tx: Frame, fn: Any, args: list[VariableTracker]) -> None:
     """`check_type`; refuse an instance that is modelled without the state of the method's type."""
     owner = check_type(tx, fn, args)
-    if owner is not object and (args[0].lacks_layout(owner) or args[0].refuses(fn)):
+    if owner is object or fn in WITHOUT_STATE:
+        return
+    if args[0].lacks_layout(owner) or args[0].refuses(fn):
         unsupported("call-c-function", f"{fn.__qualname__} of a {type_name(args[0])}")
 
 

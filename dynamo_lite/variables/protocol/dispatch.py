@@ -26,6 +26,9 @@ DIRECT_CALLS: dict[Any, Callable[[list[Any]], tuple[Any, list[Any]]]] = {}
 CONSTRUCTORS: dict[type, Handler] = {}
 """Builtin type → handler(tx, cls_tracker, *args, **kwargs) that makes an instance."""
 
+WITHOUT_STATE: set[Any] = set()
+"""Methods of builtin types whose handlers ask nothing of the state that such an object has in C."""
+
 REFUSED: dict[Any, tuple[str, str]] = {}
 """Real callable → slug and context of the break that a call of it is, always or nearly so."""
 

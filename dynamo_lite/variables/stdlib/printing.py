@@ -1,6 +1,6 @@
-"""`print` behind the graph, where `config.stitch` has it so.
+"""`print`, and `write` and `flush` of streams, behind the graph, where `config.stitch` has it so.
 
-Input: a call of `print`. Output: a `PrintedText`: generated code writes it when the graph has run, in the order of the program's other
+Input: a call of one of these. Output: a `PrintedText`: generated code writes it when the graph has run, in the order of the program's other
 changes.
 Invariant: the text is that of eager execution at the moment of the call. Between that moment and the writing only operators of the graph
 run, and changes are made to objects which the stream doesn't show: its methods are those of C. Anything else ends the graph before
@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
+from dynamo_lite.isa.canon import Op
 from dynamo_lite.messages import short_path
+from dynamo_lite.variables.objects.function import MethodVariable
 from dynamo_lite.variables.protocol.abstract import is_true, type_name
 from dynamo_lite.variables.protocol.base import Child, ObservedException, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
 from dynamo_lite.variables.protocol.deferred_str import DataText, LateText, joined, settled
-from dynamo_lite.variables.protocol.dispatch import REFUSED, builtin
+from dynamo_lite.variables.protocol.dispatch import REFUSED, WITHOUT_STATE, builtin
 from dynamo_lite.variables.protocol.native import NativeVariable, emit_call, object_str
 
 from .delayed_errors import NOTICED, Handled, exits_around
@@ -135,26 +137,86 @@ def builtin_print(
     **unknown: VariableTracker,
 ) -> VariableTracker:
     stream = sys.stdout if is_none(file) else file.value
-    reason = why_now(tx)
-    if not is_of_c(stream):
-        reason = f" to {type(stream).__qualname__}, which may run code of the program"
-    is_certain = takes_any_text(stream)
-    around = None if is_certain else exits_around(tx)
-    if around is None and not is_certain:
-        reason = reason or NOTICED
-    if not config.stitch or reason or unknown:
-        return unsupported("call-print", f"print(){reason}")
+    around = _around(tx, stream, "print()", is_known=not unknown)
     between, after = _separator(tx, sep, "sep", " "), _separator(tx, end, "end", "\n")
     pieces: list[Any] = []
     for vt in objects:
         pieces += [*([between] if pieces else []), text_now(tx, vt, "print()")]
     written = settled(tx, joined(tx, [*pieces, after]))
-    _guard_stream(tx, file, is_certain)
-    is_flushed = not is_none(flush) and is_true(tx, flush)
-    place, source = place_of_call(tx, "print"), tx.tr.constant_source(sys)
-    text = PrintedText(place, written, file, is_flushed, source)
-    write_behind(tx, text, Unsupported("call-print", "print()"), around)
+    _write_behind(tx, "print", file, written, not is_none(flush) and is_true(tx, flush), around)
     return NONE
+
+
+def _around(tx: Frame, stream: Any, call: str, is_known: bool = True) -> list[VariableTracker] | None:
+    """The `__exit__`s of the blocks around a call that writes to a stream, None if writing can't raise. Raises Unsupported where the call
+    can't come later, or its arguments are not known."""
+    reason = why_now(tx)
+    if not is_of_c(stream):
+        reason = f" to {type(stream).__qualname__}, which may run code of the program"
+    around = None if takes_any_text(stream) else exits_around(tx)
+    if around is None and not takes_any_text(stream):
+        reason = reason or NOTICED
+    if not config.stitch or reason or not is_known:
+        unsupported("call-print", f"{call}{reason}")
+    return around
+
+
+def _write_behind(
+    tx: Frame,
+    name: str,
+    file: VariableTracker,
+    text: VariableTracker,
+    is_flushed: bool,
+    around: list[VariableTracker] | None,
+) -> None:
+    """Have a text written to a stream, or to `sys.stdout` where that is None."""
+    _guard_stream(tx, file, around is None)
+    written = PrintedText(place_of_call(tx, name), text, file, is_flushed, tx.tr.constant_source(sys))
+    write_behind(tx, written, Unsupported("call-print", f"{name}()"), around)
+
+
+def _of_stream(cls: type[io.StringIO] | type[io.TextIOWrapper]) -> None:
+    """`write`, whose result nobody wants, and `flush` of a stream from outside."""
+
+    @builtin(cls.write)
+    def write(tx: Frame, self: VariableTracker, *args: VariableTracker) -> VariableTracker:
+        call = f"{cls.__name__}.write()"
+        is_known = self.source is not None and len(args) == 1 and args[0].python_type() is str
+        if not is_known or not is_dropped(tx, cls.write):
+            return unsupported("call-print", f"{call}, whose result is used, or of what is no text")
+        around = _around(tx, self.value, call)
+        _write_behind(tx, call[:-2], self, settled(tx, text_now(tx, args[0], call)), False, around)
+        return NONE
+
+    @builtin(cls.flush)
+    def flush(tx: Frame, self: VariableTracker, *args: VariableTracker) -> VariableTracker:
+        call = f"{cls.__name__}.flush()"
+        if self.source is None or args:
+            return unsupported("call-print", f"{call} of a stream that the captured code has made")
+        _write_behind(tx, call[:-2], self, ConstantVariable(""), True, _around(tx, self.value, call))
+        return NONE
+
+
+for _cls in (io.StringIO, io.TextIOWrapper):
+    _of_stream(_cls)
+    WITHOUT_STATE.update((_cls.write, _cls.flush))
+
+
+def is_dropped(tx: Frame, method: Any = None) -> bool:
+    """Whether the function being called, which may be this method of C, is what the current instruction calls, and the next one drops the
+    result. The operands of a call of anything else, which may call this function, are still on the stack."""
+    instr, following = tx.lifted.instrs[tx.cur], tx.lifted.instrs[tx.ip]
+    if instr.op is not Op.CALL or following.op is not Op.POP_TOP:
+        return False
+    for vt in tx.stack[-2 - instr.arg[0] : len(tx.stack) - instr.arg[0]]:
+        called = vt.function if isinstance(vt, MethodVariable) else vt
+        if (
+            isinstance(vt, VariableTracker)
+            and vt.tp_call is not None
+            and (method is None or getattr(called, "value", None) is not method)
+        ):
+            return False
+    return True
 
 
 def _guard_stream(tx: Frame, file: VariableTracker, is_certain: bool) -> None:

@@ -19,7 +19,6 @@ import tqdm.std
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.canon import Op
 from dynamo_lite.variables.objects.instance import InstanceVariable
 from dynamo_lite.variables.protocol.base import Child, Children, Plain, VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, is_none
@@ -29,7 +28,7 @@ from dynamo_lite.variables.protocol.getargs import fits
 from dynamo_lite.variables.protocol.wrap import builds_if
 
 from .delayed_errors import NOTICED, exits_around
-from .printing import LateOutput, is_of_c, is_settled, place_of_call, text_now, why_now, write_behind
+from .printing import LateOutput, is_dropped, is_of_c, is_settled, place_of_call, text_now, why_now, write_behind
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -147,19 +146,9 @@ def bar_update(tx: Frame, self: VariableTracker, n: VariableTracker | None = Non
     """Whether it has shown the bar is only known behind the graph."""
     given = kwargs.pop("n", n)
     values = () if given is None else (given,)
-    if kwargs or not all(map(_is_number, values)) or not _is_dropped(tx):
+    if kwargs or not all(map(_is_number, values)) or not is_dropped(tx):
         return unsupported("call-print", "tqdm.update(), whose result is used or whose argument is no number")
     return _moved(tx, "update", self, values, {})
-
-
-def _is_dropped(tx: Frame) -> bool:
-    """Whether the function being called is what the current instruction calls, and the next one drops the result. The operands of a call
-    of anything else, which may call this function, are still on the stack."""
-    instr, following = tx.lifted.instrs[tx.cur], tx.lifted.instrs[tx.ip]
-    if instr.op is not Op.CALL or following.op is not Op.POP_TOP:
-        return False
-    callee = tx.stack[-2 - instr.arg[0] : len(tx.stack) - instr.arg[0]]
-    return not any(isinstance(vt, VariableTracker) and vt.tp_call is not None for vt in callee)
 
 
 def _label(name: str) -> None:
