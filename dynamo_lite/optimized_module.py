@@ -15,6 +15,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from torch.nn import Module
+
 from . import optimized_module_kin as kin
 from ._eval_frame import SlotDescriptor, SlotMethod, call_by_slot
 from .graph import side
@@ -54,12 +56,24 @@ class OptimizedModule:
     def _orig_mod(self) -> Any:
         return self._dynamo_lite_original
 
+    def __getattribute__(self, name: str) -> Any:
+        # The program's own methods run with the original as `self`, as `forward` does: what they do to the class, to slots, or to tables with
+        # `self` as a key is seen there. What every module has stays with this one: `m.eval()` is `m`.
+        if name in _OF_ALL_MODULES or name in vars(OptimizedModule) or name in SLOTS:
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_dynamo_lite_original"), name)
+
     def __setattr__(self, name: str, value: object) -> None:
         # Trainers put the original back where they took it from. As an ordinary attribute it would become its own submodule.
-        if name != "_orig_mod":
+        if name in ("__class__", "forward"):
             super().__setattr__(name, value)
+        elif name != "_orig_mod":
+            setattr(self._dynamo_lite_original, name, value)
         elif value is not self._dynamo_lite_original:
             raise AttributeError("_orig_mod of a compiled module cannot be exchanged; compile the other module")
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._dynamo_lite_original, name)
 
     @property
     def dynamo_ctx(self) -> Callable[[Any], Any]:
@@ -79,6 +93,8 @@ class OptimizedModule:
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self._dynamo_lite_rebuild(copy.deepcopy(self._dynamo_lite_original, memo))
 
+
+_OF_ALL_MODULES = frozenset(dir(Module))
 
 SLOTS = ("_dynamo_lite_original", "_dynamo_lite_rebuild", "_dynamo_lite_call", "_dynamo_lite_forward")
 

@@ -1104,3 +1104,64 @@ def test_a_mode_that_a_backend_has_not_is_a_note_at_the_users_line(backend):
 
 def test_the_mode_lite():
     assert torch.equal(dynamo_lite.compile(lambda x: x + 1, mode="lite")(torch.ones(2)), torch.full((2,), 2.0))
+
+
+class Registering(torch.nn.Module):
+    """Methods that look at `self`, its class, or state outside of `__dict__`."""
+
+    __slots__ = ("slot",)
+    scale, made, by_module = 2, 0, weakref.WeakKeyDictionary()
+
+    def __init__(self):
+        super().__init__()
+        self.slot = 3
+
+    def forward(self, x):
+        return x * self.scale * self.slot * type(self).by_module.get(self, 1)
+
+    @classmethod
+    def set_scale(cls, scale):
+        cls.scale = scale
+
+    def set_slot(self, slot):
+        self.slot = slot
+
+    def register(self, factor):
+        type(self).by_module[self] = factor
+        type(self).made += 1
+        return type(self)
+
+    def me(self):
+        return self
+
+
+def test_methods_of_the_program_run_with_the_original():
+    class Net(Registering):
+        pass
+
+    model = Net()
+    compiled, x = dynamo_lite.compile(model, backend="eager"), torch.ones(2)
+    assert compiled(x).tolist() == [6, 6] and compiled.slot == 3
+    compiled.set_scale(5)
+    compiled.set_slot(4)
+    assert compiled.register(10) is Net and Net.made == 1 and Net.scale == 5
+    assert compiled(x).tolist() == model(x).tolist() == [200, 200]
+    compiled.slot = 1
+    del compiled.slot
+    compiled.slot = 2
+    assert model.slot == 2 and compiled(x).tolist() == [100, 100]
+    assert compiled.me() is model
+    assert compiled.eval() is compiled and compiled.to("cpu") is compiled and next(compiled.modules()) is compiled
+
+
+def test_a_compiled_graph_module_is_edited():
+    traced = torch.fx.symbolic_trace(torch.nn.ReLU())
+    compiled, x = dynamo_lite.compile(traced, backend="eager"), torch.ones(2)
+    assert compiled(x).tolist() == [1, 1]
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(torch.neg, (graph.placeholder("input"),)))
+    compiled.graph = graph
+    assert compiled(x).tolist() == traced(x).tolist() == [-1, -1]
+    next(iter(graph.find_nodes(op="call_function", target=torch.neg))).target = torch.exp
+    compiled.recompile()
+    assert torch.equal(compiled(x), x.exp())
