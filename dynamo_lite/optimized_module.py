@@ -57,8 +57,8 @@ class OptimizedModule:
         return self._dynamo_lite_original
 
     def __getattribute__(self, name: str) -> Any:
-        # The program's own methods run with the original as `self`, as `forward` does: what they do to the class, to slots, or to tables with
-        # `self` as a key is seen there. What every module has stays with this one: `m.eval()` is `m`.
+        # The program's own methods run with the original as `self`, as `forward` does: what they do to the class, to slots, or to tables
+        # with `self` as a key is seen there. What every module has stays with this one: `m.eval()` is `m`.
         if name in _OF_ALL_MODULES or name in vars(OptimizedModule) or name in SLOTS:
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_dynamo_lite_original"), name)

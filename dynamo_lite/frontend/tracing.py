@@ -7,6 +7,7 @@ Invariant: a run leaves no trace in the process unless `convert` commits it: not
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -283,6 +284,8 @@ class Trace:
                     unsupported(*reason)
                 return tx.call(self.build_constant_object(target), args, kwargs)
             self.heap.followed[id(real)] = real
+        if fn.code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            unsupported("async", fn.code.co_qualname)
         bound = bind_arguments(tx, fn, args, kwargs)
         if self.region.inner_breaks.ask_for_call(fn.code, bound):
             note_call(self, fn.code, bound)

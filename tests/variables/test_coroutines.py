@@ -1,6 +1,7 @@
 """Coroutines and async generators break the graph where they are made. Needs no torch."""
 
 import types
+import warnings
 
 import pytest
 
@@ -102,6 +103,30 @@ class TestCoroutines:
             with pytest.raises(Unsupported) as caught, config.patch(capture_pure_python=True):
                 capture(lambda function=function: function())()
             assert caught.value.slug == "async"
+
+    def test_a_call_breaks_where_it_is(self):
+        """What stands around it in the same frame is captured."""
+
+        async def coroutine():
+            return 1
+
+        async def generator():
+            yield 1
+
+        def helper(make, seen):
+            seen.append(1)
+            made = make()
+            seen.append(2)
+            return made
+
+        def program(make):
+            seen = []
+            return type(helper(make, seen)).__name__, seen
+
+        for make in (coroutine, generator):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # nobody awaits it
+                same(program, make, breaks=["async"])
 
     def test_methods_of_async_generators(self):
         async def numbers():

@@ -7,7 +7,6 @@ Mirrors the generator part of `Objects/genobject.c`.
 
 from __future__ import annotations
 
-import inspect
 import types
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -55,8 +54,6 @@ class GeneratorVariable(PlainObject):
 
     def __post_init__(self) -> None:
         frame = self.frame
-        if frame.code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-            unsupported("async", frame.code.co_qualname)
         # Before RETURN_GENERATOR the arguments that closures share have been put into cells.
         self.arguments = [
             v.content if isinstance(v, CellVariable) else v for v in frame.locals[: frame.lifted.first_free_slot]
