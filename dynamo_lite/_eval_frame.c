@@ -47,6 +47,12 @@
 #  define HAVE_HOOK 0
 #endif
 
+#if PY_VERSION_HEX >= 0x030D0000
+#  define IS_FINALIZING() Py_IsFinalizing()
+#else
+#  define IS_FINALIZING() _Py_IsFinalizing()
+#endif
+
 #include <opcode.h>
 #include <structmember.h>
 #if defined(__linux__) || defined(__APPLE__)

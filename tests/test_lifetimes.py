@@ -11,6 +11,7 @@ import dataclasses
 import enum
 import functools
 import gc
+import subprocess
 import sys
 import types
 import typing
@@ -1031,3 +1032,24 @@ def test_an_unfinished_expression_dies_with_the_exception(without_collector, nam
             events = []
             run(torch.ones(2), events)
             assert events == ["raises", "died", "handled"]
+
+
+def test_a_call_at_the_end_of_the_process():
+    """Modules are taken apart by then: a call that no version fits runs eagerly, without a word."""
+    code = """
+import os, sys, torch, dynamo_lite
+
+class Late:
+    def __init__(self):
+        self.compiled = dynamo_lite.compile(lambda x, d: x * d["a"], backend="eager")
+        self.compiled(torch.ones(2), {"a": 1})
+        self.x, self.write = torch.ones(2), os.write
+
+    def __del__(self):
+        self.write(1, b"%d" % self.compiled(self.x, {"a": 2}).sum().item())
+
+late = sys.modules["late"] = Late()
+late.me = late
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr, done.returncode) == ("4", "", 0)

@@ -165,6 +165,9 @@ static PyObject *
 region_ask(Thread *thread, Region *region, Cache *cache, PyFunctionObject *fn, PyObject *const *locals,
            Py_ssize_t n_locals)
 {
+    if (IS_FINALIZING()) {   /* modules of ours are taken apart */
+        return Py_NewRef(Py_None);
+    }
     Region *previous = swap_region(thread, NULL);
     PyThreadState *tstate = PyThreadState_Get();
     int watched = is_watched(tstate);

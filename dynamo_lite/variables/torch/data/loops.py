@@ -146,7 +146,7 @@ class DataLoop:
         behind = turn(tx.lifted, start, self.place)
         if not behind or any(tx.lifted.instrs[i].op in _CHANGES for i in behind):
             return False
-        self.tests.append((self._goes_on(flag, not ends), next(reversed(tx.tr.graph.graph.nodes)).name))
+        self.tests.append((self._goes_on(flag, not ends), tx.tr.graph.last_node.name))
         tx.stack.pop()
         tx.ip = start
         return True
