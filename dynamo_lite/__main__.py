@@ -243,6 +243,9 @@ def tune(options: argparse.Namespace) -> int:
             print("tune --collect needs a script", file=sys.stderr)
             return 2
         return report.collect(options.target, options.arguments, as_module=options.module)
+    if options.target is not None:
+        print(f"tune races what was collected: {options.target} is run by tune --collect", file=sys.stderr)
+        return 2
     if options.stats:
         return report.stats()
     if options.forget:
@@ -340,11 +343,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dynamo_lite {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(function, summary: str, *, script: bool) -> argparse.ArgumentParser:
+    def command(
+        function,
+        summary: str,
+        *,
+        script: bool,
+        backend: str = "compile with this backend, whatever the script asks for",
+    ) -> argparse.ArgumentParser:
         one = commands.add_parser(function.__name__, help=summary, description=function.__doc__)
         one.set_defaults(function=function)
         if script:
-            one.add_argument("--backend", help="compile with this backend, whatever the script asks for")
+            one.add_argument("--backend", help=backend)
             one.add_argument(
                 "--html", "--report", metavar="FILE", help="write a report for a browser to this file (needs jinja2)"
             )
@@ -380,14 +389,15 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--collect", action="store_true", help="run a script and keep the graphs that it would compile")
     what.add_argument("--stats", action="store_true", help="print all choices and their candidates")
     what.add_argument("--forget", action="store_true", help="drop all choices and collected graphs")
-    one.add_argument("--budget", help="time for each graph, such as 20s")
+    one.add_argument("--budget", type=_budget, help="time for each graph, such as 20s")
     one.add_argument("--candidates", help="names of backends, with commas between them")
     one.add_argument("-m", dest="module", action="store_true", help="the target is a module, as for python -m")
     one.add_argument("target", nargs="?", help="the script")
     one.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     one = command(debug, "stop where a graph breaks, and look around", script=True)
     one.add_argument("--start", action="store_true", help="stop at the first line that is captured")
-    one = command(minify, "reduce a graph on which a backend fails to a small script", script=True)
+    suspect = "the backend that fails (default inductor), whatever the script asks for"
+    one = command(minify, "reduce a graph on which a backend fails to a small script", script=True, backend=suspect)
     one.set_defaults(backend="inductor")
     one.add_argument("-o", dest="output", default="repro.py", help="the script to write (default repro.py)")
     one.add_argument("--isolate", action="store_true", help="try each part in a process of its own, for crashes")
@@ -402,6 +412,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["bench"]:  # its options are the driver's own
         return bench(arguments[1:])
     options = _parser().parse_args(arguments)
+    if arguments[-1 - len(getattr(options, "arguments", arguments)) :][:1] == ["--"]:
+        options.arguments.insert(0, "--")  # the script's: argparse drops the first one
     try:
         return options.function(options)
     except BaseException as error:
@@ -422,6 +434,17 @@ def _failed(error: BaseException) -> int:
         raise error
     sys.excepthook(type(error), error.with_traceback(traceback), traceback)
     return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _budget(text: str) -> str:
+    """A time for each graph, as `tune` takes it."""
+    from .tune.autotune import seconds_of
+
+    try:
+        seconds_of(text)
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 class _Parser(argparse.ArgumentParser):

@@ -207,6 +207,8 @@ class ConfigPatch(contextlib.ContextDecorator):
             setattr(self._target, key, value)
 
 
+AT_LEAST_ONE = frozenset({"recompile_limit", "accumulated_recompile_limit"})
+
 CHOICES: dict[str, tuple[object, ...]] = {
     "automatic_dynamic_shapes_mark_as": ("dynamic", "unbacked"),
     "capture_branches": ("where", "cond", True, False, None),
@@ -236,12 +238,15 @@ def _described(expected: tuple[type, ...]) -> str:
 
 def _is_accepted(name: str, value: object) -> bool:
     """Whether the key may have this value."""
-    return _fits(value, _TYPES[name]) and value in CHOICES.get(name, (value,))
+    if not _fits(value, _TYPES[name]) or value not in CHOICES.get(name, (value,)):
+        return False
+    return name not in AT_LEAST_ONE or bool(value >= 1)  # type: ignore[operator]
 
 
 def _accepted(name: str) -> str:
     """The values of a key in words."""
-    return " or ".join(map(repr, CHOICES.get(name, ()))) or _described(_TYPES[name])
+    words = " or ".join(map(repr, CHOICES.get(name, ()))) or _described(_TYPES[name])
+    return f"{words}, 1 or more" if name in AT_LEAST_ONE else words
 
 
 def _check(name: str, value: object) -> None:

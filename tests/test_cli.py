@@ -112,6 +112,24 @@ def test_arguments_module_and_redirection(tmp_path):
     assert done.stdout == expected, done.stderr
 
 
+@pytest.mark.parametrize("arguments", [[], ["--"], ["--", "b"], ["a", "--", "--coverage"], ["--window", "3", "--"]])
+def test_a_script_finds_what_it_finds_in_python(tmp_path, arguments):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "print(sys.argv[1:], sorted(globals()), type(__builtins__), __cached__, type(__loader__), __spec__, __package__)\n"
+    )
+    assert command("-m", "dynamo_lite", "run", str(script), *arguments) == command(str(script), *arguments)
+
+
+def test_wrong_arguments_of_tune(capsys):
+    assert main(["tune", "nosuch.py", "--budget", "1ms"]) == 2
+    assert capsys.readouterr().err == "tune races what was collected: nosuch.py is run by tune --collect\n"
+    with pytest.raises(SystemExit):
+        main(["tune", "--budget", "2x"])
+    assert "--budget: budget='2x': expected seconds" in capsys.readouterr().err
+
+
 def test_explain_a_number(capsys):
     assert main(["explain", "DL001"]) == 0
     text = capsys.readouterr().out

@@ -121,8 +121,15 @@ def test_environment_of_keys_with_texts():
         match="CAPTURE_BRANCHES is ignored: expected 'where' or 'cond' or True or False or None, got 'wher'",
     ):
         assert _from_environment({"DYNAMO_LITE_CAPTURE_BRANCHES": "wher"}) == {}
-    with pytest.warns(UserWarning, match="RECOMPILE_LIMIT is ignored: expected an int, got 'few'"):
+    with pytest.warns(UserWarning, match="RECOMPILE_LIMIT is ignored: expected an int, 1 or more, got 'few'"):
         assert _from_environment({"DYNAMO_LITE_RECOMPILE_LIMIT": "few"}) == {}
+
+
+def test_limits_are_at_least_one():
+    with pytest.raises(TypeError, match="config.recompile_limit=0: expected an int, 1 or more"):
+        Config().recompile_limit = 0
+    with pytest.warns(UserWarning, match="RECOMPILE_LIMIT is ignored: expected an int, 1 or more, got '-3'"):
+        assert _from_environment({"DYNAMO_LITE_RECOMPILE_LIMIT": "-3"}) == {}
 
 
 def test_texts_that_are_no_choice():

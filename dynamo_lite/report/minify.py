@@ -24,7 +24,7 @@ from torch.fx import Graph, GraphModule, Node
 from dynamo_lite.backends.registry import backend_name, lookup_backend
 from dynamo_lite.exc import InvalidBackend, first_line
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
-from dynamo_lite.tune.apart import RaceApart, importable
+from dynamo_lite.tune.apart import KNOWN_HERE_ONLY, RaceApart, importable
 from dynamo_lite.tune.portable import CannotCarry
 from dynamo_lite.tune.verify import CannotCopy, Expected, Inputs, undisturbed, wants_gradients
 
@@ -112,6 +112,10 @@ def _copied(gm: GraphModule) -> GraphModule:
     return copy
 
 
+class CannotIsolate(Exception):
+    """No other process has the backend."""
+
+
 def _problem_apart(gm: GraphModule, values: list[Any], backend: Backend, training: bool) -> str | None:
     name = backend if isinstance(backend, str) else backend_name(backend)
     try:
@@ -120,6 +124,8 @@ def _problem_apart(gm: GraphModule, values: list[Any], backend: Backend, trainin
         race.close()
     except CannotCarry:
         return None
+    if found is not None and KNOWN_HERE_ONLY in found:
+        raise CannotIsolate(f"backend {name!r} is {KNOWN_HERE_ONLY}: leave --isolate out")
     return None if found == "slower" else found
 
 
@@ -135,7 +141,8 @@ def minify(
     """The smallest failing part of a graph that is found in about `seconds`; None if the backend does nothing wrong on the graph.
 
     `isolate`: try each part in a process of its own, for backends that bring the process down. `tell` is given a line for each step
-    forward. Raises `CannotCopy` for inputs that can't be copied, and `InvalidBackend` for an unknown name.
+    forward. Raises `CannotCopy` for inputs that can't be copied, `InvalidBackend` for an unknown name, and
+    `CannotIsolate` for a backend that another process can't import.
     """
     lookup_backend(backend)
     training = wants_gradients(example_inputs)
@@ -308,7 +315,7 @@ class Finder:
         except CannotCopy as reason:
             self.options["tell"](f"a graph is passed over: {reason}")
             repro = None
-        except InvalidBackend as error:  # an exception would be a backend's that fails
+        except (InvalidBackend, CannotIsolate) as error:  # an exception would be a backend's that fails
             self.options["tell"](f"python -m dynamo_lite: error: {error}")
             raise SystemExit(2) from None
         if repro is None:

@@ -141,8 +141,8 @@ def own_traceback(error: BaseException) -> types.TracebackType | None:
 def _script(target: str) -> tuple[types.CodeType, types.ModuleType]:
     """The code of a file, compiled or not, or of a folder or archive with a `__main__`, and the module in which it runs."""
     path = os.path.abspath(target)
-    module = types.ModuleType("__main__")
-    module.__file__ = path
+    module = _main_module()
+    module.__file__, module.__loader__ = path, importlib.machinery.SourceFileLoader("__main__", path)
     try:
         if not os.path.isfile(path) or zipfile.is_zipfile(path):
             sys.path_importer_cache.pop(path, None)
@@ -179,7 +179,7 @@ def _module(name: str) -> tuple[types.CodeType, types.ModuleType]:
         sys.path[:] = path
     if spec is None:
         raise NoScript(f"No module named {name}")
-    module = types.ModuleType("__main__")
+    module = _main_module()
     module.__spec__, module.__package__ = spec, spec.parent
     return _code_of(spec, module)
 
@@ -188,5 +188,14 @@ def _code_of(spec: Any, module: types.ModuleType) -> tuple[types.CodeType, types
     code = spec.loader.get_code(spec.name)
     if code is None:
         raise NoScript(f"No code object available for {spec.name}")
-    module.__file__, module.__loader__ = spec.origin, spec.loader
+    module.__file__, module.__loader__, module.__cached__ = spec.origin, spec.loader, spec.cached
     return code, module
+
+
+def _main_module() -> types.ModuleType:
+    """A `__main__` with the names that CPython gives it (`add_main_module` of `Python/pylifecycle.c`)."""
+    module: Any = types.ModuleType("__main__")
+    module.__builtins__, module.__cached__ = builtins, None
+    if sys.version_info < (3, 14):  # since then, annotations are made when somebody asks for them
+        module.__annotations__ = {}
+    return module

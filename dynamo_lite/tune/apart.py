@@ -246,6 +246,9 @@ def _leave(path: pathlib.Path, backend: str, compiled: Callable[..., Any]) -> No
         path.with_name(COMPILED).write_bytes(data)
 
 
+KNOWN_HERE_ONLY = "known to this program only, so it can't be tried in a process of its own"
+
+
 def _compile(
     tell: Callable[..., None], name: str, where: Importable | None, gm: GraphModule, examples: list[Any]
 ) -> Callable[..., Any]:
@@ -255,7 +258,7 @@ def _compile(
         compiler: CompilerFn = lookup_backend(name)
     except InvalidBackend:
         if where is None:
-            raise Dropped("known to this program only, so it can't be tried in a process of its own") from None
+            raise Dropped(KNOWN_HERE_ONLY) from None
         module, path = where
         compiler = operator.attrgetter(path)(importlib.import_module(module))
     return compiler(gm, examples)

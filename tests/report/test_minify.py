@@ -133,6 +133,21 @@ def test_command_and_script(tmp_path, backend, options):
         assert shown.returncode == -6
 
 
+def test_a_backend_that_no_other_process_has(tmp_path):
+    """That it can't be tried apart is no failure of it."""
+    (tmp_path / "program.py").write_text(
+        "import torch\n"
+        "from dynamo_lite import register_backend\n"
+        "register_backend(lambda gm, inputs: gm.forward, name='fine')\n"
+        "torch.compile(lambda x: x + 1, backend='fine')(torch.ones(2))\n"
+    )
+    command = ["-m", "dynamo_lite", "minify", "--isolate", "--backend", "fine", "-o", tmp_path / "repro.py"]
+    done = processes.run([*map(str, command), str(tmp_path / "program.py")])
+    assert done.returncode == 2 and not (tmp_path / "repro.py").exists()
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("python -m dynamo_lite: error: backend 'fine' is known to this program only")
+
+
 def test_a_script_without_failures(tmp_path, capsys):
     (tmp_path / "program.py").write_text("import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")
     assert main(["minify", "--backend", "aot_eager", str(tmp_path / "program.py")]) == 0
