@@ -58,7 +58,7 @@ def _calls_what_raises(tx: Frame, index: int) -> bool:
         found: Any = None
         if instr.op is Op.LOAD_GLOBAL:
             found = tx.globals.load(tx, instr.arg)
-            if real_object(found) is sys and instrs[index + 1].arg == "exit":
+            if found is not None and real_object(found) is sys and instrs[index + 1].arg == "exit":
                 return True
         elif instr.op is Op.LOAD_DEREF:
             found = tx.locals[instr.arg].get(tx)
