@@ -343,17 +343,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dynamo_lite {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(
-        function,
-        summary: str,
-        *,
-        script: bool,
-        backend: str = "compile with this backend, whatever the script asks for",
-    ) -> argparse.ArgumentParser:
+    def command(function, summary: str, *, script: bool, backend: str | None = None) -> argparse.ArgumentParser:
         one = commands.add_parser(function.__name__, help=summary, description=function.__doc__)
         one.set_defaults(function=function)
         if script:
-            one.add_argument("--backend", help=backend)
+            default = "" if backend is None else f" (default {backend})"
+            text = f"compile with this backend, whatever the script asks for{default}"
+            one.add_argument("--backend", default=backend, help=text)
             one.add_argument(
                 "--html", "--report", metavar="FILE", help="write a report for a browser to this file (needs jinja2)"
             )
@@ -384,7 +380,19 @@ def _parser() -> argparse.ArgumentParser:
     for action, summary in (("export", "write it to a tar file"), ("import", "take over such a file")):
         actions.add_parser(action, help=summary).add_argument("file")
     commands.add_parser("bench", help="models eagerly and compiled, side by side", add_help=False)
-    one = command(tune, "choose backends for collected graphs", script=False)
+    _add_tune(command(tune, "choose backends for collected graphs", script=False))
+    one = command(debug, "stop where a graph breaks, and look around", script=True)
+    one.add_argument("--start", action="store_true", help="stop at the first line that is captured")
+    one = command(minify, "reduce a graph on which a backend fails to a small script", script=True, backend="inductor")
+    one.add_argument("-o", dest="output", default="repro.py", help="the script to write (default repro.py)")
+    one.add_argument("--isolate", action="store_true", help="try each part in a process of its own, for crashes")
+    one.add_argument("--seconds", type=float, default=600.0, help="time for reducing (default 600)")
+    command(doctor, "what this installation can do", script=False)
+    return parser
+
+
+def _add_tune(one: argparse.ArgumentParser) -> None:
+    """The arguments of `tune`."""
     what = one.add_mutually_exclusive_group()
     what.add_argument("--collect", action="store_true", help="run a script and keep the graphs that it would compile")
     what.add_argument("--stats", action="store_true", help="print all choices and their candidates")
@@ -394,16 +402,6 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("-m", dest="module", action="store_true", help="the target is a module, as for python -m")
     one.add_argument("target", nargs="?", help="the script")
     one.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
-    one = command(debug, "stop where a graph breaks, and look around", script=True)
-    one.add_argument("--start", action="store_true", help="stop at the first line that is captured")
-    suspect = "the backend that fails (default inductor), whatever the script asks for"
-    one = command(minify, "reduce a graph on which a backend fails to a small script", script=True, backend=suspect)
-    one.set_defaults(backend="inductor")
-    one.add_argument("-o", dest="output", default="repro.py", help="the script to write (default repro.py)")
-    one.add_argument("--isolate", action="store_true", help="try each part in a process of its own, for crashes")
-    one.add_argument("--seconds", type=float, default=600.0, help="time for reducing (default 600)")
-    command(doctor, "what this installation can do", script=False)
-    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -59,7 +59,7 @@ class OptimizedModule:
     def __getattribute__(self, name: str) -> Any:
         # The program's own methods run with the original as `self`, as `forward` does: what they do to the class, to slots, or to tables
         # with `self` as a key is seen there. What every module has stays with this one: `m.eval()` is `m`.
-        if name in _OF_ALL_MODULES or name in vars(OptimizedModule) or name in SLOTS:
+        if name in _OWN_NAMES:
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_dynamo_lite_original"), name)
 
@@ -94,9 +94,8 @@ class OptimizedModule:
         return self._dynamo_lite_rebuild(copy.deepcopy(self._dynamo_lite_original, memo))
 
 
-_OF_ALL_MODULES = frozenset(dir(Module))
-
 SLOTS = ("_dynamo_lite_original", "_dynamo_lite_rebuild", "_dynamo_lite_call", "_dynamo_lite_forward")
+_OWN_NAMES = frozenset((*dir(Module), *vars(OptimizedModule), *SLOTS))
 
 
 class _WithSlots(OptimizedModule):

@@ -3,9 +3,9 @@
    Until 3.11 each dict has one. From 3.12 on dicts can be watched (Objects/dictobject.c, `PyDict_Watch`), and 3.14 has no versions any
    more. So a dict that a record asks about is watched there, and its version is kept here. The numbers lie close together, while the
    dicts are spread over the memory, and latest_dict_change() tells whether any of them has changed at all. A watched dict tells its
-   death as well, so that the same version means that the dict is alive. It tells of a change before it happens; nothing of ours is asked about
-   the dict until it has happened, unless another watcher runs code of the program. In return each change of a dict costs a call of on_dict_event(),
-   as long as a record has its version. */
+   death as well, so that the same version means that the dict is alive. It tells of a change before it happens; nothing of ours is
+   asked about the dict until it has happened, unless another watcher runs code of the program. In return each change of a dict costs a
+   call of on_dict_event(), as long as a record has its version. */
 
 #if PY_VERSION_HEX < 0x030C0000
 

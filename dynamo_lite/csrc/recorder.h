@@ -277,12 +277,12 @@ needs_version(const Node *node)
     return 0;
 }
 
-/* Is it proved by its version that a dict is unchanged? */
+/* Is it to be proved by its version that a dict or class is unchanged? */
 static int
-has_trusted_version(const Node *node, PyObject *dict)
+has_trusted_version(const Node *node, PyObject *value)
 {
-    return node->instability < TRUST_VERSION && needs_version(node) && dict_has_versions(dict)
-        && dict_has_constant_keys(dict);
+    return node->instability < TRUST_VERSION && needs_version(node)
+        && (!PyDict_Check(value) || (dict_has_versions(value) && dict_has_constant_keys(value)));
 }
 
 /* In a slot that can hold anything, the same pointer need not be the same dict: (c) above. Its version tells, if it is a dict; where
@@ -544,10 +544,10 @@ static int
 record_version(Maker *maker, Node *node, PyObject *value)
 {
     Step step = {.node = node, .object = value};
+    if (!has_trusted_version(node, value)) {
+        return 0;
+    }
     if (PyDict_Check(value)) {
-        if (!has_trusted_version(node, value)) {
-            return 0;
-        }
         step.version_at = hold_dict_version(value);
         if (step.version_at == NULL) {
             maker->failed |= VERSION_TELLS_DEATH;   /* its type is not looked at */
@@ -555,9 +555,6 @@ record_version(Maker *maker, Node *node, PyObject *value)
         }
         step.kind = DICT_VERSION_IS;
         step.version = *step.version_at;
-    }
-    else if (node->instability >= TRUST_VERSION || !needs_version(node)) {
-        return 0;
     }
     else {
         for (int i = 0; i < node->n_children; i++) {

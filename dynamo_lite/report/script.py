@@ -196,6 +196,6 @@ def _main_module() -> types.ModuleType:
     """A `__main__` with the names that CPython gives it (`add_main_module` of `Python/pylifecycle.c`)."""
     module: Any = types.ModuleType("__main__")
     module.__builtins__, module.__cached__ = builtins, None
-    if sys.version_info < (3, 14):  # since then, annotations are made when somebody asks for them
+    if "__annotations__" in vars(sys.modules["__main__"]):  # until 3.13
         module.__annotations__ = {}
     return module

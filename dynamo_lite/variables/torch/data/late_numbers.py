@@ -91,15 +91,18 @@ def late_number(tx: Frame, function: Callable[..., Any], operands: Sequence[Vari
     """`function(*operands)`, numbers of which data decide one; breaks the graph if the function is not known to give a float."""
     floats = [vt.python_type() is float for vt in operands]
     gives_float = all(floats) if function in (min, max) else any(floats) or function in _GIVE_FLOATS
-    is_total = (
-        function in _TOTAL
-        or function in _GIVE_FLOATS
-        or (function in QUOTIENTS and _is_not_zero(tx, operands[1]))
-        or (function is float.__round__ and _is_number_of_places(operands[1]))
-    )
-    if gives_float and is_total and not any(map(_may_exceed_floats, operands)):
+    if gives_float and _is_total(tx, function, operands) and not any(map(_may_exceed_floats, operands)):
         return LateNumberVariable(tx, function, operands)
     return unsupported("data-dependent-size", str(function))
+
+
+def _is_total(tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> bool:
+    """Whether the function raises for no value of the operands that vary."""
+    if function in QUOTIENTS:
+        return _is_not_zero(tx, operands[1])
+    if function is float.__round__:
+        return len(operands) == 2 and _is_number_of_places(operands[1])
+    return function in _TOTAL or function in _GIVE_FLOATS
 
 
 def _is_not_zero(tx: Frame, divisor: VariableTracker) -> bool:
