@@ -20,8 +20,11 @@ PIP_TORCH = $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 BUILD_INPUTS = pyproject.toml $(wildcard setup.py) $(wildcard dynamo_lite/*.c dynamo_lite/csrc/*.h dynamo_lite/guards/kinds.py)
 export HF_HUB_OFFLINE = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Bytecode is written for what is imported, not for all that is installed: half of an environment's time would go to that.
+export PIP_COMPILE = 0
+export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test sweeps test-3.12 test-3.13 test-3.14 test-no-torch test-no-torch-3.12 test-no-torch-3.13 first-tier valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
+.PHONY: help demo test sweeps test-3.12 test-3.13 test-3.14 test-no-torch test-no-torch-3.12 test-no-torch-3.13 first-tier environments valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
@@ -51,9 +54,9 @@ help:
 	touch $@
 
 .venv/.ready: .venv/.models $(BUILD_INPUTS)
-	.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint,bench]"
-	.venv/bin/python -m pip install -q --no-build-isolation -e ".[onnxruntime,openvino]" \
-		|| echo "without ONNX Runtime and OpenVINO, whose tests are skipped"
+	.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint,bench,onnxruntime,openvino]" || { \
+		echo "without ONNX Runtime and OpenVINO, whose tests are skipped"; \
+		.venv/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,lint,bench]"; }
 	touch $@
 
 .PRECIOUS: .venv-3.%/.torch
@@ -113,9 +116,13 @@ test-no-torch-3.12 test-no-torch-3.13: test-no-torch-%: .venv-no-torch-%/.ready
 
 # What continuous integration has time for on other versions, where they are installed: the rooms that know about versions.
 FIRST_TIER = $(addprefix tests/,csrc frontend guards interp isa polyfills variables)
-first-tier:
-	$(foreach minor,12 13,$(if $(shell command -v $(PYTHON3$(minor))),\
-		$(MAKE) --no-print-directory test-no-torch-3.$(minor) PYTEST_ARGS="-q -m 'not sweep' $(FIRST_TIER)" &&)) true
+FIRST_TIER_MINORS = $(foreach minor,12 13,$(if $(shell command -v $(PYTHON3$(minor))),$(minor)))
+first-tier: $(FIRST_TIER_MINORS:%=.venv-no-torch-3.%/.ready)
+	$(foreach minor,$(FIRST_TIER_MINORS),\
+		$(MAKE) --no-print-directory test-no-torch-3.$(minor) PYTEST_ARGS="-q -m 'not sweep' $(FIRST_TIER)" &&) true
+
+# All that `first-tier` and `test` need, so that `make -j` can set it up at once.
+environments: .venv/.ready $(FIRST_TIER_MINORS:%=.venv-no-torch-3.%/.ready)
 
 # With malloc under every object, so that valgrind sees each of them. CPython 3.11 hands out uninitialised digits when it makes
 # an int of zero bytes, which spreads: --undef-value-errors=no there.
