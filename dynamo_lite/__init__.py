@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import own_builtins
@@ -179,9 +180,18 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def check_python() -> None:
+    """Raises ImportError where the interpreter is another than those whose frames and bytecode are known."""
+    if not (3, 11) <= sys.version_info[:2] <= (3, 14):
+        raise ImportError(
+            f"dynamo_lite runs on CPython 3.11 to 3.14, not on {sys.version.split()[0]}: frames and bytecode differ there"
+        )
+
+
 def _load(name: str) -> Any:
     """Import a module of the package. Garbage is not collected meanwhile: there is none, and to look for it among all that torch has made
     takes longer than the import."""
+    check_python()
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -20,7 +20,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
 
-from . import __version__, _eval_frame
+from . import __version__, check_python
 from .config import ENVIRONMENT_PREFIX, config
 from .exc import BREAKS, InvalidBackend, format_break, slug_of
 
@@ -303,8 +303,6 @@ def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
 
     yield "dynamo_lite", __version__
     yield "python", f"{platform.python_implementation()} {platform.python_version()}"
-    hook = "callables and inner frames" if _eval_frame.HAVE_HOOK else "callables only (unknown Python version)"
-    yield "capture", hook
     try:
         yield "torch", importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -406,6 +404,7 @@ def _add_tune(one: argparse.ArgumentParser) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point. `arguments` default to those of the process. Returns the exit status."""
+    check_python()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments[:1] == ["bench"]:  # its options are the driver's own
         return bench(arguments[1:])

@@ -30,21 +30,19 @@
 #define Py_BUILD_CORE_MODULE 1
 #include <Python.h>
 
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030F0000
+#  error "dynamo_lite runs on CPython 3.11 to 3.14: it knows the frames and the bytecode of these"
+#endif
 #ifdef Py_GIL_DISABLED
 #  error "dynamo_lite needs the GIL; what stands in the way of free-threaded builds: docs/dev/free-threading.md"
 #endif
 
 #include <internal/pycore_dict.h>
 
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030F0000
-#  define HAVE_HOOK 1
-#  if PY_VERSION_HEX >= 0x030E0000
-#    include <internal/pycore_interpframe.h>
-#  else
-#    include <internal/pycore_frame.h>
-#  endif
+#if PY_VERSION_HEX >= 0x030E0000
+#  include <internal/pycore_interpframe.h>
 #else
-#  define HAVE_HOOK 0
+#  include <internal/pycore_frame.h>
 #endif
 
 #if PY_VERSION_HEX >= 0x030D0000
@@ -415,9 +413,7 @@ PyInit__eval_frame(void)
         return NULL;
     }
     extra_index = CODE_EXTRA_INDEX(NULL);
-#if HAVE_HOOK
     hook_evaluator = hook;
-#endif
     GraphFailed = PyErr_NewExceptionWithDoc("dynamo_lite._eval_frame.GraphFailed",
                                             "A graph has raised before anything happened: the frame is to start again.",
                                             PyExc_BaseException, NULL);
@@ -426,7 +422,7 @@ PyInit__eval_frame(void)
     }
     const struct {const char *name; int value;} numbers[] = {
         {"COMPILE", STATE_COMPILE}, {"SKIP", STATE_SKIP}, {"RUN_ONLY", STATE_RUN_ONLY}, {"SKIP_ALL", STATE_SKIP_ALL},
-        {"RUN_ONLY_ALL", STATE_RUN_ONLY_ALL}, {"C_STACK_FOR_ANALYSIS", C_STACK_FOR_ANALYSIS}, {"HAVE_HOOK", HAVE_HOOK},
+        {"RUN_ONLY_ALL", STATE_RUN_ONLY_ALL}, {"C_STACK_FOR_ANALYSIS", C_STACK_FOR_ANALYSIS},
     };
     int failed = extra_index < 0 || intern_names() < 0 || GraphFailed == NULL
         || PyModule_AddObjectRef(module, "GraphFailed", GraphFailed) < 0

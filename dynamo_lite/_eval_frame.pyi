@@ -15,7 +15,6 @@ SKIP: int
 RUN_ONLY: int
 SKIP_ALL: int
 RUN_ONLY_ALL: int
-HAVE_HOOK: int
 C_STACK_FOR_ANALYSIS: int
 GUARD_KINDS: dict[str, Any]
 

@@ -54,6 +54,12 @@ def test_pure_python_is_captured_without_torch():
     assert python(WITHOUT_TORCH) == "{1: [3], 2: [3, 3]} {1: [4]} [None, None] False"
 
 
+def test_other_pythons_are_refused(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 15, 2, "final", 0))
+    with pytest.raises(ImportError, match="runs on CPython 3.11 to 3.14, not on"):
+        dynamo_lite.check_python()
+
+
 def test_public_names():
     pytest.importorskip("torch")
     assert set(dynamo_lite.__all__) <= set(dir(dynamo_lite))

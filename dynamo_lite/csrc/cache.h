@@ -339,9 +339,7 @@ cache_add(Cache *cache, PyObject *arg)
     if (code_extra(entry->code) == NULL && code_set_extra(entry->code, &generated_code) < 0) {
         return NULL;
     }
-#if HAVE_HOOK
     code_raise_frame_size(cache->code, code_frame_size(entry->code));
-#endif
     cache->entries[cache->n_entries++] = (Entry *)Py_NewRef(entry);
     cache_promote(cache, cache->n_entries - 1);
     Py_RETURN_NONE;

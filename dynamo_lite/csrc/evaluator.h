@@ -1,7 +1,5 @@
 /* Whether CPython evaluates frames through the hook. It is installed while any thread needs it. */
 
-#if HAVE_HOOK
-
 static _PyFrameEvalFunction hook_evaluator;    /* the hook: see hook.h */
 static _PyFrameEvalFunction next_evaluator = _PyEval_EvalFrameDefault;
 static _PyFrameEvalFunction evaluator_above;   /* somebody's evaluator that was installed over ours, or NULL */
@@ -39,10 +37,3 @@ hook_release(void)
         evaluator_above = current;
     }
 }
-
-#else
-
-static void hook_acquire(void) {}
-static void hook_release(void) {}
-
-#endif

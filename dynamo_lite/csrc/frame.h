@@ -10,8 +10,6 @@
 #  define CODE_SET_EXTRA _PyCode_SetExtra
 #endif
 
-#if HAVE_HOOK
-
 typedef _PyInterpreterFrame Frame;
 
 /* A local variable or an operand of a frame. From 3.14 on it may borrow its reference from another one that lives longer. */
@@ -268,5 +266,3 @@ frame_forget_locals(Frame *frame)
 #  define REFUND_C_RECURSION(tstate) ((void)0)
 #  define CHARGE_C_RECURSION(tstate) ((void)0)
 #endif
-
-#endif /* HAVE_HOOK */

@@ -158,8 +158,6 @@ graph_run(Thread *thread, GraphCall *graph, PyObject *callable, PyObject *const 
     return result;
 }
 
-#if HAVE_HOOK
-
 /* The inputs are in a list whose reference is taken. */
 static PyObject *
 graph_run_boxed(Thread *thread, GraphCall *graph, PyObject *inputs)
@@ -171,8 +169,6 @@ graph_run_boxed(Thread *thread, GraphCall *graph, PyObject *inputs)
     return result;
 }
 
-#endif
-
 static PyObject *
 graph_vectorcall(GraphCall *graph, PyObject *const *given, size_t nargsf, PyObject *kwnames)
 {
@@ -180,14 +176,12 @@ graph_vectorcall(GraphCall *graph, PyObject *const *given, size_t nargsf, PyObje
         return PyErr_Format(PyExc_TypeError, "this graph takes %d positional arguments", graph->n_given);
     }
     Thread *thread = this_thread();
-#if HAVE_HOOK
     if (graph->boxed != NULL) {
         PyObject *inputs = graph_release(thread, graph, given, nargsf);
         if (inputs != NULL || PyErr_Occurred()) {
             return inputs == NULL ? NULL : graph_run_boxed(thread, graph, inputs);
         }
     }
-#endif
     if (graph->n_handed == 0) {
         return graph_run(thread, graph, graph->compiled, given, nargsf);
     }

@@ -2,8 +2,6 @@
 
    Input:  a frame that has not started. Output: its result, by the code of an entry in place of its own, or as it is. */
 
-#if HAVE_HOOK
-
 static inline PyObject *
 run_frame(PyThreadState *tstate, Frame *frame, int throwflag)
 {
@@ -176,5 +174,3 @@ hook(PyThreadState *tstate, Frame *frame, int throwflag)
     }
     return result;
 }
-
-#endif /* HAVE_HOOK */

@@ -10,8 +10,6 @@
    them, and the caller gives them back after the call. Arguments that come otherwise (from a tuple, from C) have an owner in eager
    execution too: they are left alone, and so is everything if nothing would die by it. */
 
-#if HAVE_HOOK
-
 /* Where the arguments of a call in progress are, for the graph of its code. One whose arguments are not known hides those of outer calls. */
 typedef struct Loan {
     GraphCall *graph;             /* borrowed from the code */
@@ -184,12 +182,3 @@ graph_release(Thread *thread, GraphCall *graph, PyObject *const *given, size_t n
     }
     return inputs;
 }
-
-#else
-
-typedef struct {char unused;} Loan;
-#  define loan_begin(...) ((void)0)
-#  define loan_bind(...) ((void)0)
-#  define loan_end(...) ((void)0)
-
-#endif

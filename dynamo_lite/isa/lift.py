@@ -10,12 +10,15 @@ InternalDocs).
 import opcode
 import sys
 import weakref
+from collections.abc import Mapping
 from types import CodeType
 
 from dynamo_lite.isa.canon import NO_TARGET, Handler, Instr, Lifted, Op
 from dynamo_lite.isa.rules import LiftContext, LiftError
 
-if sys.version_info >= (3, 14):
+if sys.version_info >= (3, 15):
+    from dynamo_lite.isa import lift315 as version
+elif sys.version_info >= (3, 14):
     from dynamo_lite.isa import lift314 as version
 elif sys.version_info >= (3, 13):
     from dynamo_lite.isa import lift313 as version
@@ -35,7 +38,7 @@ _EXTENDED_ARG = opcode.opmap["EXTENDED_ARG"]
 def _cache_entries() -> list[int]:
     """Number of inline cache units after each opcode (the table's shape differs between versions)."""
     table = opcode._inline_cache_entries
-    by_name = table if isinstance(table, dict) else dict(zip(opcode.opname, table, strict=False))
+    by_name = table if isinstance(table, Mapping) else dict(zip(opcode.opname, table, strict=False))
     return [by_name.get(name, 0) for name in opcode.opname[:256]]
 
 

@@ -21,7 +21,6 @@ import pytest
 from dynamo_lite import _eval_frame
 from dynamo_lite._eval_frame import (
     COMPILE,
-    HAVE_HOOK,
     RUN_ONLY,
     RUN_ONLY_ALL,
     SKIP,
@@ -38,7 +37,6 @@ from dynamo_lite.guards.kinds import KINDS
 from tests.helpers.classes import kinds_of_methods, with_wrapped_methods
 
 LONG = bool(os.environ.get("DYNAMO_LITE_SOAK"))
-needs_hook_support = pytest.mark.skipif(not HAVE_HOOK, reason="no frame hook for this CPython")
 
 ALWAYS = GuardProgram(((), (), 0))
 
@@ -703,7 +701,6 @@ def caller(x):
     return leaf(x)
 
 
-@needs_hook_support
 def test_inner_frames_are_offered_and_swapped():
     region = Recorder()
     with Active(region):
@@ -715,7 +712,6 @@ def test_inner_frames_are_offered_and_swapped():
     assert [entry.hits for entry in region.cache_for(leaf.__code__).entries] == [0, 1]
 
 
-@needs_hook_support
 def test_needs_hook_decides_whether_inner_frames_are_offered():
     region = Recorder(needs_hook=False)
     assert region.optimize(caller)(1) == ("original", 1)
@@ -727,7 +723,6 @@ def test_needs_hook_decides_whether_inner_frames_are_offered():
     assert leaf(1) == ("original", 1)
 
 
-@needs_hook_support
 def test_region_is_restored_after_an_exception():
     def fail(x):
         raise KeyError(x)
@@ -740,7 +735,6 @@ def test_region_is_restored_after_an_exception():
         assert set_region(None) is None
 
 
-@needs_hook_support
 def test_the_original_offers_inner_frames_but_not_itself():
     region = Recorder()
     opt = region.optimize(caller)
@@ -752,7 +746,6 @@ def test_the_original_offers_inner_frames_but_not_itself():
     assert [name for name, _ in region.asked] == ["leaf"]
 
 
-@needs_hook_support
 def test_skip_states_in_the_hook():
     region = Recorder()
     region.cache_for(caller.__code__).state = SKIP
@@ -767,7 +760,6 @@ def test_skip_states_in_the_hook():
     assert [name for name, _ in region.asked] == ["leaf"]
 
 
-@needs_hook_support
 def test_uncaptured_switches_the_region_off():
     region = Recorder()
     off = Uncaptured(caller)
@@ -780,7 +772,6 @@ def test_uncaptured_switches_the_region_off():
     assert region.asked == []
 
 
-@needs_hook_support
 def test_replacement_code_is_never_offered():
     region = Recorder(needs_hook=True)
     with Active(region):
@@ -789,7 +780,6 @@ def test_replacement_code_is_never_offered():
     assert len(region.asked) == 1
 
 
-@needs_hook_support
 def test_an_entry_may_keep_the_original_code():
     """Guards that say: for these arguments there is nothing to gain."""
     checked = []
@@ -819,7 +809,6 @@ def test_an_entry_may_keep_the_original_code():
     assert [opt(1)[1], opt(1)[1], opt(n=1)[1]] == [1, 2, 3]
 
 
-@needs_hook_support
 def test_guards_run_with_the_region_off():
     def predicate(x):
         return helper(x)
@@ -843,7 +832,6 @@ def test_guards_run_with_the_region_off():
     assert asked == ["leaf"]
 
 
-@needs_hook_support
 def test_callback_errors_in_the_hook():
     class Boom(Exception):
         pass
@@ -862,7 +850,6 @@ def test_callback_errors_in_the_hook():
     assert names == ["test_callback_errors_in_the_hook", "caller", "callback"]
 
 
-@needs_hook_support
 def test_generators_coroutines_and_classes_are_left_alone():
     def gen(n):
         for i in range(n):
@@ -886,7 +873,6 @@ def test_generators_coroutines_and_classes_are_left_alone():
     assert {name for name, _ in region.asked} == {"leaf"}
 
 
-@needs_hook_support
 def test_all_argument_shapes_through_the_hook():
     for signature in SIGNATURES:
         namespace = {}
@@ -902,7 +888,6 @@ def test_all_argument_shapes_through_the_hook():
             assert actual == expected
 
 
-@needs_hook_support
 def test_cells_closures_and_super():
     class Base:
         def m(self, x):
@@ -923,7 +908,6 @@ def test_cells_closures_and_super():
             assert count(1) == ("compiled", 6) and count(1) == ("compiled", 7)
 
 
-@needs_hook_support
 def test_a_tracer_sees_the_original():
     lines = []
 
@@ -944,7 +928,6 @@ def test_a_tracer_sees_the_original():
     assert lines == ["call", "line", "return"]
 
 
-@needs_hook_support
 def test_profiler_sees_one_call():
     region = Recorder()
     events = []
@@ -958,7 +941,6 @@ def test_profiler_sees_one_call():
     assert events == ["call", "return"]
 
 
-@needs_hook_support
 def test_code_that_the_interpreter_calls_is_not_captured():
     """A profiler and an audit hook are called by the interpreter, not by the program."""
     source = """
@@ -1001,7 +983,6 @@ BIGGER = textwrap.dedent("""
 """)
 
 
-@needs_hook_support
 def test_bigger_frames_find_room_at_every_depth():
     namespace = {}
     exec(BIGGER, namespace)
@@ -1023,7 +1004,6 @@ def test_bigger_frames_find_room_at_every_depth():
     assert hits == sum(range(1, 301)) - 1
 
 
-@needs_hook_support
 def test_the_first_frame_is_already_big_enough():
     """It was pushed before its code was known to need a bigger one."""
     namespace = {}
@@ -1047,7 +1027,6 @@ def test_the_first_frame_is_already_big_enough():
     assert results == [expected, expected]
 
 
-@needs_hook_support
 @pytest.mark.parametrize("limit", [1000, 5000])
 def test_recursion_limit_is_pythons_own(limit):
     source = f"""
@@ -1071,7 +1050,6 @@ def test_recursion_limit_is_pythons_own(limit):
     assert limit - 20 < deepest < limit
 
 
-@needs_hook_support
 def test_very_deep_recursion_does_not_overflow_the_c_stack():
     source = """
         import sys
@@ -1098,7 +1076,6 @@ def _run(source):
     return result.stdout.strip()
 
 
-@needs_hook_support
 def test_frames_and_tracebacks_of_swapped_code():
     def f(x):
         y = x + 1
@@ -1122,7 +1099,6 @@ def test_frames_and_tracebacks_of_swapped_code():
 # Threads.
 
 
-@needs_hook_support
 def test_regions_are_per_thread():
     region = Recorder()
     results = {}
@@ -1152,7 +1128,7 @@ def test_many_threads_toggle_and_call():
 
     def work():
         for i in range(2000):
-            if opt(i) != ("compiled" if HAVE_HOOK else "original", i):
+            if opt(i) != ("compiled", i):
                 failures.append(i)
 
     threads = [threading.Thread(target=work) for _ in range(4)]

@@ -7,10 +7,8 @@ import weakref
 
 import pytest
 
-from dynamo_lite._eval_frame import HAVE_HOOK, Callable, Entry, GraphCall, GuardProgram, Region, set_region
+from dynamo_lite._eval_frame import Callable, Entry, GraphCall, GuardProgram, Region, set_region
 from dynamo_lite.guards.kinds import KINDS
-
-needs_hook_support = pytest.mark.skipif(not HAVE_HOOK, reason="no frame hook for this CPython")
 
 
 class Value:
@@ -80,7 +78,6 @@ def test_first_call_fast_path_and_replaced_values():
     assert len(f.cache.entries) == 1
 
 
-@needs_hook_support
 def test_hook_frames():
     region = Handing()
     a, b = Holder("a"), Holder("b")

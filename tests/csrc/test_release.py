@@ -8,9 +8,7 @@ import weakref
 
 import pytest
 
-from dynamo_lite._eval_frame import HAVE_HOOK, Callable, Entry, GraphCall, GuardProgram, Region
-
-pytestmark = pytest.mark.skipif(not HAVE_HOOK, reason="nothing is released on this CPython")
+from dynamo_lite._eval_frame import Callable, Entry, GraphCall, GuardProgram, Region
 
 
 class Thing:
