@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.interp.frame import NULL, ExcInfo, Frame, Lasti
 from dynamo_lite.isa.canon import NO_TARGET
-from dynamo_lite.isa.emit import GENERATOR_FLAGS
 from dynamo_lite.isa.flow import live_slots
 from dynamo_lite.isa.resume import HOLDER, resume_code, resume_freevars
 from dynamo_lite.variables.objects.cell import CellVariable
@@ -59,10 +58,9 @@ class FrameState:
         self.unwound = frame.stack[: max(len(stack), handler.depth)] if handler is not None else stack
         """The stack for the handler of the instruction, which may leave operands below those that it takes, as MAP_ADD leaves its dict."""
         is_cell = frame.lifted.is_cell
-        plain = frame.lifted.nlocals if not frame.code.co_flags & GENERATOR_FLAGS else 0
         self.kept = {
             slot
-            for slot, vt in enumerate(frame.locals[:plain])
+            for slot, vt in enumerate(frame.locals[: frame.lifted.nlocals])
             if vt is not None
             and not is_cell[slot]
             and (id(vt) in seen or vt.__dict__.get("source") is not None or is_constant_value(vt) or vt.holds_weakly)
@@ -173,8 +171,9 @@ def load_entries(cg: Codegen, entries: list[Any], locals_: list[tuple[str, Any]]
 def load_suspended(cg: Codegen, frame: Frame) -> None:
     """Push a generator suspended as the frame is: made to continue at its YIELD_VALUE, and run up to there."""
     entries = [*frame.stack, ConstantVariable(None)]
-    variables = {s for s, v in enumerate(frame.locals) if v is not None and not frame.lifted.is_cell[s]}
-    state = FrameState(frame, frame.stack, variables)  # all of them live as long as the generator
+    state = FrameState(frame, frame.stack, set())
+    # All variables live as long as the generator is suspended.
+    state.kept = {slot for slot, vt in enumerate(frame.locals) if vt is not None and not frame.lifted.is_cell[slot]}
     locals_ = state.live_locals([frame.cur])
     offset = frame.lifted.instrs[frame.cur].offset
     code = continuation(cg, frame, offset, entries, tuple(name for name, _ in locals_), False, "value")

@@ -1,6 +1,8 @@
 """Generators: made by captured code, from outside, delegating, closed and left suspended. Needs no torch."""
 
 import itertools
+import sys
+import weakref
 
 import pytest
 
@@ -226,6 +228,34 @@ class TestGeneratorsFromOutside:
                 assert captured(generator) == [0, 1]
                 assert captured(generator) == [2, 3]
                 assert list(generator) == [4]
+
+    # CPython 3.13.0 itself crashes where somebody reads the variables of a frame whose generator is gone.
+    @pytest.mark.parametrize("what", ["itself", *(["frame"] if sys.version_info[:2] != (3, 13) else [])])
+    def test_variables_live_as_long_as_a_suspended_one(self, what):
+        """Also those that it will not use any more."""
+
+        class Thing:
+            pass
+
+        def generator():
+            number, thing = 42, Thing()  # noqa: F841
+            yield thing
+            yield 3
+
+        def program():
+            made = generator()
+            thing = weakref.ref(next(made))
+            return thing, made if what == "itself" else made.gi_frame
+
+        def shown(run):
+            thing, made = run()
+            variables = dict((made if what == "frame" else made.gi_frame).f_locals)
+            return {
+                name: value is thing() if name == "thing" else value for name, value in variables.items()
+            }, thing() is None
+
+        with config.patch(capture_pure_python=True, debug=True):
+            assert shown(wrapped(program)) == shown(program)
 
     def test_states_share_no_version(self):
         def numbers():
