@@ -497,23 +497,10 @@ for count in (1, 5, 3000):
 '''
 
 
-GENERATOR_WITHOUT_MEMORY = """
-import _testcapi
-for n in range(40):
-    try:
-        _testcapi.set_nomemory(n, n + 1)
-        any(x for x in (0, 0))
-    except MemoryError:
-        pass
-    finally:
-        _testcapi.remove_mem_hooks()
-"""
-
-
 @pytest.mark.parametrize("first", range(4))
 def test_allocations_that_fail(first):
     pytest.importorskip("_testcapi")
-    if processes.run(["-c", GENERATOR_WITHOUT_MEMORY]).returncode != 0:
+    if processes.crashes_without_memory():
         pytest.skip("this CPython crashes where it cannot allocate a generator (3.12.1, 3.13.0)")
     text = SHORT_OF_MEMORY.replace("PLACES", f"range({first} * 7, 2500, 28)")
     done = processes.run(["-X", "faulthandler", "-c", text])

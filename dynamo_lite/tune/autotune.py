@@ -197,8 +197,21 @@ def validate(options: Mapping[str, Any] | None = None) -> None:
     refuse_unknown("autotune", options, OPTIONS)
     seconds_of(options.get("budget"))
     every_of(options.get("shadow"))
+    _check_kind("background", options.get("background"), bool, "True or False")
+    _check_kind(
+        "store",
+        options.get("store"),
+        (str, os.PathLike, bool),
+        "the path of a file, True for the user's store or False for none",
+    )
+    _check_kind("candidates", options.get("candidates"), (list, tuple), "a list of names of backends")
     for name in options.get("candidates") or ():
         lookup_backend(name)
+
+
+def _check_kind(option: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise RuntimeError(f"{option}={value!r}: expected {expected}")
 
 
 def seconds_of(budget: str | float | None) -> float:

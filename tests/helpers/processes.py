@@ -130,3 +130,22 @@ def run(
 def start_anew(arguments: Sequence[str], **options: Any) -> subprocess.CompletedProcess:
     """The same with an interpreter of its own: another hash seed, other addresses."""
     return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+GENERATOR_WITHOUT_MEMORY = """
+import _testcapi
+for n in range(40):
+    try:
+        _testcapi.set_nomemory(n, n + 1)
+        any(x for x in (0, 0))
+    except MemoryError:
+        pass
+    finally:
+        _testcapi.remove_mem_hooks()
+"""
+
+
+@functools.cache
+def crashes_without_memory() -> bool:
+    """Whether this CPython itself crashes where it cannot allocate a generator (3.12.1, 3.13.0)."""
+    return subprocess.run([sys.executable, "-c", GENERATOR_WITHOUT_MEMORY], capture_output=True).returncode < 0

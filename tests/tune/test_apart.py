@@ -348,3 +348,6 @@ class TestShadow:
     def test_nonsense(self):
         with pytest.raises(RuntimeError, match="shadow='often': expected '1/1000'"):
             tuned(False, "fast", shadow="often")
+        for option, nonsense in (("background", "yes"), ("candidates", "inductor"), ("store", 3)):
+            with pytest.raises(RuntimeError, match=f"{option}={nonsense!r}: expected"):
+                dynamo_lite.compile(torch.neg, backend="autotune", options={option: nonsense})

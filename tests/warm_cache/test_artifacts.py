@@ -17,7 +17,7 @@ from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.record import STATS, log
 from dynamo_lite.warm_cache import files, store
 from tests.helpers import processes
-from tests.warm_cache.cache_programs import load, new_process
+from tests.warm_cache.cache_programs import Run, load, new_process
 
 TEXT = """
 import torch
@@ -412,3 +412,19 @@ def test_inputs_that_die_while_a_kept_graph_runs(backend):
         (resumed,) = [frame for frame in log.snapshot() if "resumed" in frame.name]
         assert resumed.from_cache == from_cache
         assert module.died == [True]
+
+
+def test_a_backend_that_fails_on_a_graph_that_was_read(own_cache):
+    text = "import torch\ndef f(x): return x + 1\ndef main(): return f, (torch.ones(2),)\n"
+
+    def backend(gm, inputs):
+        if fails:
+            raise TypeError("no such thing")
+        return gm.forward
+
+    fails = False
+    assert Run(backend, prog=text).kept == 1
+    fails = True
+    with pytest.warns(UserWarning, match="backend 'backend' failed, the graph runs eagerly: TypeError: no such thing"):
+        again = Run(backend, prog=text)
+    assert again.hits == 1 and again.is_right

@@ -97,8 +97,9 @@ class SymbolicSizes(GraphEffect):
 
     @property
     def needs_no_data(self) -> bool:
-        """Whether the graph has numbers or branches that data decide, and may break where they are made instead."""
-        if self.builder.tr.breaks_raise or self.builder.tr.facts.leaves_data:
+        """Whether the graph has numbers or branches that data decide, and may break where they are made instead. One that was read from the
+        warm cache only returns such numbers, and no frame is being analysed that could break."""
+        if self.builder is None or self.builder.tr.breaks_raise or self.builder.tr.facts.leaves_data:
             return False
         if self.branches:
             return True
