@@ -206,8 +206,11 @@ def support(options: argparse.Namespace) -> int:
     if options.write is None:
         _say(text, end="")
     else:
-        with open(options.write, "w", encoding="utf-8") as file:
-            file.write(text)
+        try:
+            Path(options.write).write_text(text, encoding="utf-8")
+        except OSError as error:
+            print(error, file=sys.stderr)
+            return 1
     return 0
 
 

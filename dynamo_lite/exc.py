@@ -95,7 +95,7 @@ BREAKS: dict[str, BreakKind] = {
         1,
         "data-dependent branch",
         "which side runs depends on tensor data, which is unknown during capture",
-        "use torch.where or torch.cond, set config.capture_branches = True, or move the test outside",
+        "move the test, use torch.where or torch.cond, or, if the sides allow it, set config.capture_branches = True",
     ),
     "data-dependent-operator": BreakKind(
         2,

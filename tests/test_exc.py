@@ -63,7 +63,7 @@ def test_message_with_line_and_caret():
         "    if b.sum() < 0:\n"
         "       ^^^^^^^^^^^\n"
         "  why: which side runs depends on tensor data, which is unknown during capture\n"
-        "  do:  use torch.where or torch.cond, set config.capture_branches = True, or move the test outside\n"
+        "  do:  move the test, use torch.where or torch.cond, or, if the sides allow it, set config.capture_branches = True\n"
         "  set: dynamo_lite.config.capture_branches = True, or DYNAMO_LITE_CAPTURE_BRANCHES=1\n"
         "  see: docs/breaks.md#dl001 (python -m dynamo_lite explain DL001)"
     )

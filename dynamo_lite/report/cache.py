@@ -88,7 +88,10 @@ def import_(file: str) -> int:
     """Take over a tar file; 1 if it can't be read or something in it was refused."""
     try:
         taken, refused = warm_cache.import_from(Path(file))
-    except (OSError, tarfile.TarError) as error:
+    except tarfile.TarError:
+        print(f"{file} is no archive that `cache export` has written", file=sys.stderr)
+        return 1
+    except OSError as error:
         print(error, file=sys.stderr)
         return 1
     print(f"{taken} files taken over, {refused} refused")

@@ -13,6 +13,7 @@ import types
 
 import pytest
 
+from dynamo_lite.__main__ import main
 from dynamo_lite.config import config
 from dynamo_lite.exc import BREAKS
 from dynamo_lite.record import log
@@ -38,6 +39,11 @@ def test_the_page_is_what_the_command_writes():
     settings = {name: value for name, value in os.environ.items() if name != "DYNAMO_LITE_STITCH"}
     printed = processes.run(["-m", "dynamo_lite", "support"], cwd=ROOT, env=settings, check=True).stdout
     assert printed == PAGE.read_text(), "run `python -m dynamo_lite support --write`"
+
+
+def test_a_page_that_cannot_be_written(tmp_path, capsys):
+    assert main(["support", "--write", str(tmp_path / "missing" / "page.md")]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
 
 
 def test_every_callable_has_its_row():

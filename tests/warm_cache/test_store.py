@@ -233,6 +233,10 @@ def test_archive_that_reaches_out(own_cache, tmp_path, capsys):
     assert main(["cache", "import", str(archive)]) == 1
     assert "0 files taken over, 5 refused" in capsys.readouterr().out
     assert main(["cache", "import", str(tmp_path / "missing")]) == 1
+    assert "No such file" in capsys.readouterr().err
+    (tmp_path / "text").write_text("no archive")
+    assert main(["cache", "import", str(tmp_path / "text")]) == 1
+    assert capsys.readouterr().err == f"{tmp_path / 'text'} is no archive that `cache export` has written\n"
 
 
 # -- real processes
