@@ -124,7 +124,81 @@ def test_functions_that_give_a_float_for_every_number():
         assert repr(compiled(x)[1:]) == repr(step(x)[1:])
 
 
-@pytest.mark.parametrize("function", [math.exp, math.log, math.sin, lambda item: round(item, -308)])
+def outcome(fn, x):
+    """The number or the error, and what the function has noted by then."""
+    noted = []
+    try:
+        return repr(fn(x, noted)), repr(noted), repr(x.tolist())
+    except (ValueError, OverflowError) as error:
+        return repr(error), repr(noted), repr(x.tolist())
+
+
+PARTIAL = "exp expm1 cosh sinh log log2 log10 log1p sin cos tan asin acos sqrt".split()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64], ids=str)
+@pytest.mark.parametrize("name", PARTIAL)
+def test_functions_that_raise_outside_of_their_domain(name, dtype):
+    """The graph asserts that the number lies within; elsewhere the function starts again and raises at its own time."""
+    function = getattr(math, name)
+
+    def step(x, noted):
+        y = x * 1
+        noted.append("before")
+        noted.append(function(y.item()))
+        return y + 1
+
+    compiled = dynamo_lite.compile(step, backend="eager")
+    log.reset()
+    for inside in (0.5, 1.0):
+        x = torch.tensor(max(inside, 1) if dtype is torch.int64 else inside, dtype=dtype)
+        assert outcome(compiled, x.clone()) == outcome(step, x.clone())
+    assert [len(frame.graphs) for frame in log.snapshot()] == [1] and not log.breaks()
+    values = [0.0, -0.0, -0.5, -1.0, 3.0, 709.5, 800.0, -800.0, 5e-324, math.nan, math.inf, -math.inf]
+    for value in values if dtype is torch.float64 else [0, -1, 3, 709, 710, 2**62, -(2**63)]:
+        x = torch.tensor(value, dtype=dtype)
+        assert outcome(compiled, x.clone()) == outcome(step, x.clone()), value
+
+
+def test_a_graph_that_writes_is_not_held_to_a_domain():
+    """What it has written could not be undone."""
+
+    def step(x, noted):
+        x.add_(1)
+        noted.append(math.exp(x.sum().item()))
+        return x.mul_(2)
+
+    compiled = dynamo_lite.compile(step, backend="eager")
+    log.reset()
+    for value in (1.0, 800.0, math.nan, 2.0):
+        x = torch.full((1,), value)
+        assert outcome(compiled, x.clone()) == outcome(step, x.clone())
+    assert {b.slug for b in log.breaks()} == {"data-dependent-operator"}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_perplexity(backend, capsys):
+    def step(x, noted):
+        loss = (x @ WEIGHT).square().mean()
+        print(f"loss {loss.item():.2f} ppl {math.exp(loss.item()):.2f}")
+        (loss * 2).backward()
+        return loss.detach()
+
+    compiled = dynamo_lite.compile(step, backend=backend)
+    log.reset()
+    with config.patch(stitch=True):
+        for scale in (1.0, 0.5, 100.0):
+            shown = []
+            for fn in (step, compiled):
+                x = (torch.ones(4, 3) * scale).requires_grad_()
+                shown.append((*outcome(fn, x), x.grad, capsys.readouterr().out))
+            torch.testing.assert_close(shown[0][3], shown[1][3])
+            assert shown[0][1:3] == shown[1][1:3] and shown[0][4] == shown[1][4]
+            assert shown[0][0][:9] == shown[1][0][:9]
+    assert not log.breaks() or backend == "inductor"
+
+
+@pytest.mark.parametrize("function", [math.lgamma, lambda item: round(item, -308)])
 def test_functions_that_raise_for_some_numbers_break(function):
     def step(x):
         return x + 1, function(x.sum().item())
@@ -134,10 +208,7 @@ def test_functions_that_raise_for_some_numbers_break(function):
     for value in (0.5, 1e308, -math.inf):
         x, outcomes = torch.full((1,), value, dtype=torch.float64), []
         for fn in (step, compiled):
-            try:
-                outcomes.append(repr(fn(x)[1]))
-            except (ValueError, OverflowError) as error:
-                outcomes.append(repr(error))
+            outcomes.append(outcome(lambda x, noted, fn=fn: fn(x)[1], x))
         assert outcomes[0] == outcomes[1]
     assert {b.slug for b in log.breaks()} == {"data-dependent-size"}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,6 +39,20 @@ _GIVE_FLOATS = frozenset(
     if hasattr(math, name)  # cbrt: 3.11
 )
 """Functions that give a float for all numbers, infinities and nan too."""
+
+_EXPONENTS = (-709.0, 709.0)  # exp(709.78…) is the largest float
+_LOGARITHMS = (math.ulp(0.0), math.inf)
+_ANGLES = (-sys.float_info.max, sys.float_info.max)
+_DOMAINS: dict[Callable[..., Any], tuple[float, float]] = {
+    **dict.fromkeys([math.exp, math.expm1], (-math.inf, _EXPONENTS[1])),
+    **dict.fromkeys([math.cosh, math.sinh], _EXPONENTS),
+    **dict.fromkeys([math.log, math.log2, math.log10], _LOGARITHMS),
+    **dict.fromkeys([math.sin, math.cos, math.tan], _ANGLES),
+    **dict.fromkeys([math.asin, math.acos], (-1.0, 1.0)),
+    math.sqrt: (0.0, math.inf),
+    math.log1p: (math.nextafter(-1.0, 0.0), math.inf),
+}
+"""Functions of one number that raise nothing from the first number to the second, and give a float."""
 
 
 class LateFloat(FloatValue):
@@ -91,6 +106,7 @@ def late_number(tx: Frame, function: Callable[..., Any], operands: Sequence[Vari
     """`function(*operands)`, numbers of which data decide one; breaks the graph if the function is not known to give a float."""
     floats = [vt.python_type() is float for vt in operands]
     gives_float = all(floats) if function in (min, max) else any(floats) or function in _GIVE_FLOATS
+    gives_float = gives_float or function in _DOMAINS
     if gives_float and _is_total(tx, function, operands) and not any(map(_may_exceed_floats, operands)):
         return LateNumberVariable(tx, function, operands)
     return unsupported("data-dependent-size", str(function))
@@ -102,7 +118,28 @@ def _is_total(tx: Frame, function: Callable[..., Any], operands: Sequence[Variab
         return _is_not_zero(tx, operands[1])
     if function is float.__round__:
         return len(operands) == 2 and _is_number_of_places(operands[1])
-    return function in _TOTAL or function in _GIVE_FLOATS
+    return function in _TOTAL or function in _GIVE_FLOATS or _is_held_to_domain(tx, function, operands)
+
+
+def _is_held_to_domain(tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> bool:
+    """Whether the graph may assert that an item lies where the function raises nothing. Where it doesn't (nan doesn't either), the frame
+    starts again and the function says so itself: that needs a graph that may break."""
+    bounds = _DOMAINS.get(function)
+    if (
+        bounds is None
+        or len(operands) != 1
+        or not is_item(operands[0])
+        or tx.tr.breaks_raise
+        or tx.tr.facts.leaves_data
+    ):
+        return False
+    (item,) = operands
+    for bound, sign, nearest_int in zip(bounds, (">=", "<="), (math.ceil, math.floor), strict=True):
+        if math.isinf(bound) or (item.python_type() is not float and abs(bound) > UNBOUNDED):
+            continue
+        limit = ConstantVariable(bound if item.python_type() is float else nearest_int(bound))
+        tx.tr.graph.passes.sizes.assume(item.tp_richcompare(tx, limit, sign).proxy)
+    return True
 
 
 def _is_not_zero(tx: Frame, divisor: VariableTracker) -> bool:
