@@ -78,6 +78,7 @@ def test_programs_short_of_memory_or_stack(text):
         # A context whose end finds no memory for a frame is not left, in code of torch and of the standard library too.
         if HAVE_TORCH:
             sys.modules["torch"]._C._autograd._saved_tensors_hooks_set_tracing(False)
+            sys.modules["torch"].set_warn_always(False)
 
 
 def test_observations():

@@ -280,3 +280,14 @@ def test_other_threads_show_their_warnings_meanwhile():
         warnings.warn("after", stacklevel=1)
     assert [str(w.message) for w in kept] == ["kept"]
     assert [str(w.message) for w in caught] == ["shown", "after"]
+
+
+def test_threads_put_back_what_torch_warns_of():
+    """The one that came second finds the flag as the first one has set it."""
+    first, second = fake.warnings_kept(), fake.warnings_kept()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert torch.is_warn_always_enabled()
+    second.__exit__(None, None, None)
+    assert not torch.is_warn_always_enabled()

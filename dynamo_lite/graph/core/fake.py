@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -511,13 +512,31 @@ class GivesWarning(Unsupported):
 @contextlib.contextmanager
 def warnings_kept() -> Iterator[list[warnings.WarningMessage]]:
     """What a run on fake tensors warns of is not shown: the run for real will warn of it, of what it would say only once too."""
-    is_always = torch.is_warn_always_enabled()
-    torch.set_warn_always(True)
-    try:
-        with unshown() as said:
-            yield said
-    finally:
-        torch.set_warn_always(is_always)
+    with _WARN_ALWAYS, unshown() as said:
+        yield said
+
+
+class _WarnAlways:
+    """Sets `torch.set_warn_always`, which is the process's: the first of several threads sets it, the last one puts back what it was."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = threading.Lock(), 0, False
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.before = torch.is_warn_always_enabled()
+                torch.set_warn_always(True)
+            self.users += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                torch.set_warn_always(self.before)
+
+
+_WARN_ALWAYS = _WarnAlways()
 
 
 def _is_of_c(message: warnings.WarningMessage) -> bool:
