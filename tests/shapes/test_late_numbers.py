@@ -176,6 +176,21 @@ def test_a_graph_that_writes_is_not_held_to_a_domain():
     assert {b.slug for b in log.breaks()} == {"data-dependent-operator"}
 
 
+def test_a_graph_that_has_to_have_the_number_is_not_held_to_a_domain():
+    """It could not start again with a break there, and would raise another error."""
+
+    def step(x, noted):
+        x.add_(1)
+        noted.append(math.exp(x.sum().item()))
+        return x.mul_(2)
+
+    with config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
+        compiled = dynamo_lite.compile(step, backend="eager")
+        for value in (1.0, 800.0, math.nan, 2.0):
+            x = torch.full((1,), value)
+            assert outcome(compiled, x.clone()) == outcome(step, x.clone())
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_perplexity(backend, capsys):
     def step(x, noted):

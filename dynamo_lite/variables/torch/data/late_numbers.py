@@ -105,8 +105,8 @@ class LateNumberVariable(SymNodeVariable):
 def late_number(tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> VariableTracker:
     """`function(*operands)`, numbers of which data decide one; breaks the graph if the function is not known to give a float."""
     floats = [vt.python_type() is float for vt in operands]
-    gives_float = all(floats) if function in (min, max) else any(floats) or function in _GIVE_FLOATS
-    gives_float = gives_float or function in _DOMAINS
+    is_of_floats = function in _GIVE_FLOATS or function in _DOMAINS
+    gives_float = all(floats) if function in (min, max) else any(floats) or is_of_floats
     if gives_float and _is_total(tx, function, operands) and not any(map(_may_exceed_floats, operands)):
         return LateNumberVariable(tx, function, operands)
     return unsupported("data-dependent-size", str(function))
@@ -124,21 +124,15 @@ def _is_total(tx: Frame, function: Callable[..., Any], operands: Sequence[Variab
 def _is_held_to_domain(tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> bool:
     """Whether the graph may assert that an item lies where the function raises nothing. Where it doesn't (nan doesn't either), the frame
     starts again and the function says so itself: that needs a graph that may break."""
-    bounds = _DOMAINS.get(function)
-    if (
-        bounds is None
-        or len(operands) != 1
-        or not is_item(operands[0])
-        or tx.tr.breaks_raise
-        or tx.tr.facts.leaves_data
-    ):
+    bounds, sizes = _DOMAINS.get(function), tx.tr.graph.passes.sizes
+    if bounds is None or len(operands) != 1 or not is_item(operands[0]) or not sizes.needs_no_data:
         return False
     (item,) = operands
     for bound, sign, nearest_int in zip(bounds, (">=", "<="), (math.ceil, math.floor), strict=True):
         if math.isinf(bound) or (item.python_type() is not float and abs(bound) > UNBOUNDED):
             continue
         limit = ConstantVariable(bound if item.python_type() is float else nearest_int(bound))
-        tx.tr.graph.passes.sizes.assume(item.tp_richcompare(tx, limit, sign).proxy)
+        sizes.assume(item.tp_richcompare(tx, limit, sign).proxy)
     return True
 
 
