@@ -222,6 +222,11 @@ def shifted(x):
     return x[1:] - x[:-1]
 
 
+def shift_by_size(x):
+    n = x.shape[0]
+    return x + (n << 1), 1 << n, -100 >> n, n >> (n & 3), 5 if 400 >> (n & 7) else 6
+
+
 def transposed_stride(x):
     return x.t() + x.t().stride(0), x.stride(0)
 
@@ -479,6 +484,7 @@ PROGRAMS: dict[str, Program] = {
         Program(step_of_size, rows, GROW, 2, low=1),
         Program(without_ends, rows, GROW, 2),
         Program(shifted, rows, GROW, 2),
+        Program(shift_by_size, rows, GROW, 2),
         Program(transposed_stride, matrix, GROW2, 2),
         Program(flipped, rows, GROW, 2),
         Program(as_strided_windows, line, GROW, 2, low=1),

@@ -265,6 +265,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     ):
         trackers = tuple(specialized(vt) for vt in trackers)
         operands = [vt.value for vt in trackers]
+    if function in _SHIFTS and _is_known_int(operands[1]) and issubclass(trackers[0].python_type(), int):
+        return _shift(tx, function, *trackers)
     may_raise = function in QUOTIENTS and _is_zero_for_some(tx, trackers[1])
     nested = max([getattr(o, "nested", 0) for o in operands]) + (function in _QUOTIENTS)
     if nested > MOST_NESTED:
@@ -288,6 +290,17 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     if may_raise:
         _keep(tx, made.proxy if isinstance(made, SymNodeVariable) else _like(function, operands[1]))
     return made
+
+
+def _is_known_int(operand: Any) -> bool:
+    """Whether a number is a symbolic int, and known for this call."""
+    return type(_host(operand)) is torch.SymInt and not is_unbacked(_host(operand))
+
+
+def _shift(tx: Frame, function: Callable[..., Any], base: VariableTracker, count: VariableTracker) -> VariableTracker:
+    """A shift by a count that varies and is not negative, by a power of two: `RShift` of torch 2.11 makes one that it can't print."""
+    power = apply_number_function(tx, operator.pow, ConstantVariable(2), count)
+    return apply_number_function(tx, operator.mul if function is operator.lshift else operator.floordiv, base, power)
 
 
 def _like(function: Callable[..., Any], divisor: Any) -> SymValue:
