@@ -104,6 +104,11 @@ def repeatable(device: str) -> Iterator[Job]:
         ("timm", "mobilenetv3_large_100"),
         ("timm", "densenet121"),
         ("hf", "mamba"),
+        ("hf", "wav2vec2"),
+        ("hf", "mobilebert"),
+        ("timm", "vgg11_bn"),
+        ("timm", "efficientnet_b0"),
+        ("timm", "hrnet_w18"),
     ):
         yield Job(f"repeatable {name}", "repeatable", (suite, name, device))
 

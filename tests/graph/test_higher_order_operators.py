@@ -428,6 +428,29 @@ def test_an_unknown_operator_says_what_it_is():
     assert "test_unknown: capture knows nothing of it" in str(error)
 
 
+def test_gradients_of_an_associative_scan():
+    """Those of the recurrence, where the items of the result depend on each other; torch's operator gives others."""
+
+    def scanned(decay, step):
+        return hop.associative_scan(lambda a, b, c, d: (a * c, c * b + d), [decay, step], ())[1].sin()
+
+    def repeated(decay, step):
+        states = [step[0]]
+        for d, s in zip(decay[1:], step[1:], strict=True):
+            states.append(d * states[-1] + s)
+        return torch.stack(states).sin()
+
+    def outcomes(run):
+        leaves = [x.clone().requires_grad_() for x in torch.rand(2, 5, 3, generator=torch.Generator().manual_seed(0))]
+        result = run(*leaves)
+        return result, torch.autograd.grad(result.sum(), leaves)
+
+    for backend in ("eager", "aot_eager"):
+        compiled = dynamo_lite.compile(scanned, backend=backend, fullgraph=True)
+        torch.testing.assert_close(outcomes(compiled), outcomes(repeated))
+    assert nodes_of(check(scanned, torch.rand(2, 5, 3).unbind())) >= {"associative_scan"}
+
+
 # -- the table of the documentation
 
 LIBRARY = torch.library.Library("higher_order_tests", "FRAGMENT")

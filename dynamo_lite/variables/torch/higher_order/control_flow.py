@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._higher_order_ops.associative_scan import associative_scan_op
+from torch._higher_order_ops.associative_scan import associative_scan_op, generic_associative_scan
 from torch._higher_order_ops.cond import cond_op
 from torch._higher_order_ops.map import map_impl
 from torch._higher_order_ops.scan import scan_op
@@ -324,12 +324,22 @@ def associative_scan(
     slices = [*_slices(tx, items), *_slices(tx, items)]
     body, args = body_with(tx, slices)
     captured = capture(tx, combine_fn, [*args, *tx.tr.unpack(tx, additional_inputs)], body=body)
+    if torch.is_grad_enabled() and needs_grad([*[item.proxy for item in items], *_lifted([captured])]):
+        return tx.call(tx.tr.build_constant_object(_scan_by_pairs), [combine_fn, xs, additional_inputs])
 
     def results(outs: list[Any], modules: list[GraphModule], lifted: list[Any]) -> list[Any]:
         _expect_like(outs, slices[: len(items)], "associative_scan")
         return fakes_of(tx, items)
 
     return loop_node(tx, associative_scan_op, [captured], [items], results)
+
+
+def _scan_by_pairs(combine_fn: Callable[..., Any], xs: Any, additional_inputs: Any) -> Any:
+    """The scan in operators whose gradients are right. The operator's own (torch 2.11 to 2.13) leave out how an item of the result depends on
+    the other items: of `(a1 * a2, a2 * b1 + b2)`, as in the models that ask for the operator where they are compiled, that of `a` is wrong."""
+    dims = (0,) * (2 * len(xs)) + (None,) * len(additional_inputs)
+    combine = torch.vmap(combine_fn, in_dims=dims)
+    return generic_associative_scan(combine, list(xs), additional_inputs=tuple(additional_inputs))
 
 
 def _slices(tx: Frame, items: list[Any]) -> list[Any]:
