@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from . import __version__, check_python
-from .config import ENVIRONMENT_PREFIX, config
+from .config import config, unknown_variables
 from .exc import BREAKS, InvalidBackend, format_break, slug_of
 
 
@@ -328,12 +328,7 @@ def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
         )
     yield "C++ compiler", compiler or "none: the backend inductor cannot compile for the CPU"
     yield "settings", repr(config)
-    unknown = [
-        name
-        for name in os.environ
-        if name.startswith(ENVIRONMENT_PREFIX) and name.removeprefix(ENVIRONMENT_PREFIX).lower() not in config.to_dict()
-    ]
-    problems += [f"environment variable {name} is no setting" for name in unknown]
+    problems += [f"environment variable {name} is no setting" for name in unknown_variables(os.environ)]
 
 
 _ABOUT = "Capture of PyTorch programs: run scripts with it, see what it makes of them, choose and check backends."

@@ -20,7 +20,7 @@ import dataclasses
 import operator
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, get_args, get_type_hints
 
 from .messages import near_names, refuse_value
@@ -288,9 +288,18 @@ def _parse(text: str, types: tuple[type, ...]) -> Any:
     return text
 
 
+def unknown_variables(environ: Iterable[str]) -> list[str]:
+    """The names that begin as those of settings do, and are of none."""
+    known = {ENVIRONMENT_PREFIX + key.upper() for key in _DEFAULTS}
+    return [name for name in environ if name.startswith(ENVIRONMENT_PREFIX) and name not in known]
+
+
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The overrides that the environment holds. A malformed value is reported once and ignored."""
+    """The overrides that the environment holds. A malformed value, and a name that is nearly one of a key, is reported and ignored."""
     found = {}
+    for name in unknown_variables(environ):
+        if near := near_names(name.removeprefix(ENVIRONMENT_PREFIX), map(str.upper, _DEFAULTS)):
+            warnings.warn(f"{name} is no setting; did you mean {ENVIRONMENT_PREFIX}{near.split()[0]}?", stacklevel=2)
     for key, types in _TYPES.items():
         text = environ.get(ENVIRONMENT_PREFIX + key.upper())
         if text is None:

@@ -99,6 +99,10 @@ def test_changed_repr_reset():
 def test_environment():
     environ = {"DYNAMO_LITE_DEBUG": "1", "DYNAMO_LITE_RECOMPILE_LIMIT": "3", "DYNAMO_LITE_TIMING": "off", "OTHER": "1"}
     assert _from_environment(environ) == {"debug": True, "recompile_limit": 3, "timing": False}
+    with pytest.warns(
+        UserWarning, match=r"DYNAMO_LITE_RECOMPIL_LIMIT is no setting; did you mean DYNAMO_LITE_RECOMPILE_LIMIT\?"
+    ):
+        assert _from_environment({"DYNAMO_LITE_RECOMPIL_LIMIT": "3", "DYNAMO_LITE_SOAK": "1"}) == {}
     with pytest.warns(UserWarning, match="DYNAMO_LITE_DEBUG is ignored: expected 0 or 1, got 'maybe'"):
         assert _from_environment({"DYNAMO_LITE_DEBUG": "maybe"}) == {}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dynamo_lite import warm_cache
 from dynamo_lite.warm_cache import keys
-from dynamo_lite.warm_cache.store import Damaged
+from dynamo_lite.warm_cache.store import Damaged, OtherFormat
 
 
 def ls() -> int:
@@ -55,16 +55,18 @@ def _differences(facts: object) -> str:
 
 
 def verify() -> int:
-    """Read all files; 1 if one is damaged."""
-    damaged = 0
+    """Read all files; 1 if one is damaged. Those that another version of dynamo_lite has written are counted."""
+    damaged = others = 0
     found = warm_cache.files()
     for path in found:
         try:
             warm_cache.read(path)
+        except OtherFormat:
+            others += 1
         except (Damaged, OSError) as error:
             damaged += 1
             print(f"{path}: {error}")
-    print(f"{len(found)} files, {damaged} damaged")
+    print(f"{len(found)} files, {damaged} damaged" + f", {others} of another version" * (others > 0))
     return int(damaged > 0)
 
 

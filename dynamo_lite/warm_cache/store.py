@@ -34,6 +34,7 @@ T = TypeVar("T")
 logger = logging.getLogger("dynamo_lite")
 
 FORMAT = b"dynamo_lite cache 3\n"
+_ANY_FORMAT = b"dynamo_lite cache "
 SUFFIX = ".entry"
 MAX_PER_KEY = 32
 """Versions kept of one function with one key; the oldest go first."""
@@ -47,6 +48,10 @@ MAX_SIZE = 256 << 20
 
 class Damaged(Exception):
     """Not a file of this cache, or not as it was written; the text says why."""
+
+
+class OtherFormat(Damaged):
+    """What another version of this package has written."""
 
 
 class Item(NamedTuple):
@@ -73,7 +78,9 @@ def pack(about: dict[str, Any], payload: bytes) -> bytes:
 def unpack(data: bytes) -> Item:
     """Raises `Damaged`."""
     if not data.startswith(FORMAT):
-        raise Damaged("it has another format")
+        if data.startswith(_ANY_FORMAT):
+            raise OtherFormat("another version of dynamo_lite has written it")
+        raise Damaged("it is no file of this cache")
     line, separator, payload = data[len(FORMAT) :].partition(b"\n")
     try:
         about = json.loads(line) if separator else None

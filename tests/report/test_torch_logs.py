@@ -245,3 +245,23 @@ def test_structured_trace(tmp_path):
         (record["dynamo_output_graph"], payload) for record, payload in records if "dynamo_output_graph" in record
     ]
     assert graphs[3][0]["sizes"]["relu"] == [3] and "torch.relu(l_x_)" in graphs[3][1]
+
+
+PRINTS = """import torch, dynamo_lite
+@dynamo_lite.compile(backend="eager")
+def f(x, d):
+    print("once")
+    d["a"] = 1
+    return x + 1
+f(torch.ones(2), {})
+"""
+
+
+def test_side_effects_name_delayed_calls(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(PRINTS)
+    settings = {**os.environ, "DYNAMO_LITE_CACHE": "0", "DYNAMO_LITE_STITCH": "1", "TORCH_LOGS": "side_effects"}
+    done = subprocess.run([sys.executable, str(script)], env=settings, text=True, capture_output=True)
+    assert done.stdout == "once\n"
+    texts = [LINE.fullmatch(line)[4] for line in done.stderr.splitlines()]
+    assert texts == ["Delayed call at program.py:4: print", "Mutating object of type dict (source name: L['d'])"]

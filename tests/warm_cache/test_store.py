@@ -90,8 +90,16 @@ def test_damage_is_reported_once(warnings):
     other = path.with_name("0" * 32 + ".entry")
     other.write_bytes(b"nonsense")
     assert Run(prog=TEXT).hits == 1 and Run(prog=TEXT).hits == 1
-    assert len(warnings()) == 1 and "another format" in warnings()[0]
+    assert len(warnings()) == 1 and "no file of this cache" in warnings()[0]
     assert main(["cache", "verify"]) == 1
+
+
+def test_files_of_another_version_are_not_damaged(capsys):
+    Run(prog=TEXT)
+    (path,) = files()
+    path.with_name("0" * 32 + ".entry").write_bytes(path.read_bytes().replace(b"cache 3", b"cache 9", 1))
+    assert main(["cache", "verify"]) == 0
+    assert capsys.readouterr().out == "2 files, 0 damaged, 1 of another version\n"
 
 
 def test_payload_of_something_else(warnings):

@@ -34,11 +34,11 @@ from .texts import (
     at_line,
     break_text,
     disassembled,
+    effect_lines,
     failed,
     formatted,
     guard_data,
     indented,
-    named,
     plain_size,
     sizes_of,
     stack_above,
@@ -200,12 +200,8 @@ class CompileLog:
         _sizes.info("produce_guards")
 
     def changes(self, objects: Iterable[Any]) -> None:
-        """What the version changes of the objects that the program has."""
-        texts = LazyString(
-            lambda: "\n".join(
-                [f"Mutating object of type {what} (source name: {where})" for what, where in named(objects)]
-            )
-        )
+        """What the version changes of the objects that the program has, and what it writes."""
+        texts = LazyString(lambda: "\n".join(effect_lines(objects)))
         if objects:
             _effects.debug("%s", texts)
             _artifact("dynamo_side_effects", "string", lambda: str(texts))

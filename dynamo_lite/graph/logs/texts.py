@@ -88,10 +88,14 @@ def formatted(stack: Iterable[traceback.FrameSummary]) -> str:
     return "".join(traceback.format_list(list(stack)))
 
 
-def named(objects: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    """Class and access path of what models objects of the program."""
-    for each in objects:
-        yield qualname_of(each.python_type()), source_of(each.source) if each.source is not None else "none"
+def effect_lines(changes: Iterable[Any]) -> Iterator[str]:
+    """What a version does behind its graph: to which objects of the program, or the call that writes."""
+    for each in changes:
+        if place := getattr(each, "place", None):
+            yield f"Delayed call at {place}"
+            continue
+        path = source_of(each.source) if each.source is not None else "none"
+        yield f"Mutating object of type {qualname_of(each.python_type())} (source name: {path})"
 
 
 def as_dict(record: FrameRecord) -> dict[str, Any]:
