@@ -7,10 +7,11 @@ device.
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any
 
-from dynamo_lite.isa.typeobject import Py_TPFLAGS_HAVE_GC, flags, name_of, qualname_of
+from dynamo_lite.isa.typeobject import Py_TPFLAGS_HAVE_GC, flags, lookup, name_of, qualname_of
 
 WIDTH = 80
 _ITEMS = 8
@@ -38,9 +39,11 @@ def short(value: object) -> str:
 
 def _text(value: Any, depth: int) -> str:
     cls = type(value)
-    if hasattr(cls, "__torch_function__"):
-        return f"{name_of(cls)} {'x'.join(map(str, value.shape)) or 'scalar'}"
-    if hasattr(cls, "named_modules"):
+    if _is_plain_tensor(cls):
+        with sys.modules["torch"]._C.DisableTorchFunction():  # modes of the program don't see that anybody looks
+            sizes = "nested" if value.is_nested else "x".join(map(str, value.shape))
+        return f"{name_of(cls)} {sizes or 'scalar'}"
+    if lookup(cls, "named_modules") is not None:
         return f"{name_of(cls)} module"
     if cls is int and value.bit_length() > _BITS:
         return f"an int of {value.bit_length()} bits"  # Python refuses to print it
@@ -50,6 +53,12 @@ def _text(value: Any, depth: int) -> str:
     if cls in _NAMED or (type(cls.__repr__) is types.WrapperDescriptorType and not flags(cls) & Py_TPFLAGS_HAVE_GC):
         return repr(value)
     return f"{qualname_of(cls)} object"
+
+
+def _is_plain_tensor(cls: type) -> bool:
+    """Whether `shape` of the instances is the C one; a class with a `__torch_function__` may have another, or none."""
+    torch = sys.modules.get("torch")
+    return torch is not None and (cls is torch.Tensor or cls is torch.nn.Parameter)
 
 
 def _container_text(value: Any, depth: int) -> str:

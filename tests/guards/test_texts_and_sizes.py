@@ -1,5 +1,6 @@
 """The text of guards for readers."""
 
+import pytest
 import torch
 
 import dynamo_lite
@@ -49,3 +50,65 @@ def test_keys_of_the_program_are_not_asked_for_their_text():
 
     explained = str(dynamo_lite.explain(f, torch.ones(1)))
     assert not asked and "secret" not in explained and "Parameter containing" not in explained
+
+
+class Quantity:
+    """Like a tensor, without a shape."""
+
+    def __init__(self, value):
+        self.value = value
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return function(*[a.value if isinstance(a, Quantity) else a for a in args], **(kwargs or {}))
+
+
+class Asked(Quantity):
+    times = 0
+
+    @property
+    def shape(self):
+        Asked.times += 1
+        raise AssertionError
+
+
+class Meta(type):
+    def __getattr__(cls, name):
+        raise AssertionError(name)
+
+
+class Odd(metaclass=Meta):
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Quantity(3.0),
+        Asked(3.0),
+        Odd(),
+        torch.nn.UninitializedParameter(),
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        [Asked(3.0)],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_guard_misses_is_described_without_asking_it(value):
+    def f(x, other):
+        return x + 1 if other is None else x - 1
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    with dynamo_lite.config.patch(report_guard_failures=True):
+        assert compiled(torch.ones(2), None).tolist() == [2, 2]
+        assert compiled(torch.ones(2), value).tolist() == [0, 0]
+    assert Asked.times == 0 and len(log.snapshot()) == 2
+
+
+def test_default_device_after_the_first_call():
+    compiled = dynamo_lite.compile(lambda x: (x + 1, torch.get_default_device()), backend="eager")
+    for device in ("cpu", "meta", None):
+        torch.set_default_device(device)
+        try:
+            assert compiled(torch.ones(2, device="cpu"))[1] == torch.get_default_device()
+        finally:
+            torch.set_default_device(None)
