@@ -21,6 +21,7 @@ from dynamo_lite.exc import Unsupported, gist, unsupported
 from dynamo_lite.signals import let_through
 
 from .core.keep_dynamo_unloaded import without_compiler
+from .core.modes import dispatch_keys_kept
 from .core.nodes import NodeMeta, set_meta
 from .core.storages import origins
 from .core.values import SymValue, TensorValue
@@ -245,7 +246,8 @@ class Body:
         versions = [f._version for f in counted]
         grad, watch = torch.is_grad_enabled(), WatchesWrites()
         try:
-            with propagator.mode, watch if uncounted else nullcontext(), without_compiler, propagator.dispatcher():
+            watching = watch if uncounted else nullcontext()
+            with dispatch_keys_kept(), propagator.mode, watching, without_compiler, propagator.dispatcher():
                 results = list(module.forward(*fakes))
         except Unsupported:
             raise

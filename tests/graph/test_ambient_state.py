@@ -316,3 +316,33 @@ def test_operators_that_return_their_argument(context):
         expected, actual = fn(x), dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x)
     assert actual[:2] == expected[:2] == (True, True)
     assert torch.equal(actual[2], expected[2])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_an_operator_that_fails_leaves_the_dispatch_keys(backend):
+    """On fake tensors torch fails here, and leaves guards on dispatch keys to the traceback."""
+    keys = str(torch._C._dispatch_tls_local_exclude_set())
+    expected = run_both(
+        lambda x: torch.vmap(torch.func.jacfwd(torch.func.grad(lambda z: z.sin().sum())))(x),
+        torch.rand(5, 2),
+        _backend=backend,
+    )
+    assert [b.code for b in expected.breaks] == ["DL084"]
+    assert str(torch._C._dispatch_tls_local_exclude_set()) == keys
+    w = torch.ones(3, requires_grad=True)
+    (w * 2).sum().backward()
+    assert w.grad.tolist() == [2, 2, 2]
+
+
+def test_exceptions_of_the_program_keep_their_frames_where_an_operator_fails():
+    compiled = dynamo_lite.compile(lambda a, b: a @ b, backend="eager")
+
+    def fails(value):
+        raise ValueError(value)
+
+    try:
+        fails(3)
+    except ValueError as error:
+        with pytest.raises(RuntimeError, match="shape"):
+            compiled(torch.ones(2, 3), torch.ones(2, 3))
+        assert error.__traceback__.tb_next.tb_frame.f_locals == {"value": 3}

@@ -45,6 +45,7 @@ from dynamo_lite.signals import let_through
 from .custom_operators import as_declared, is_foreign
 from .keep_dynamo_unloaded import without_compiler
 from .meta import LiveMeta, TensorMeta, meta_of_fake
+from .modes import dispatch_keys_kept
 from .values import (
     ArgumentResult,
     ConstantResult,
@@ -437,7 +438,7 @@ class Propagator:
         if caches_casts:
             torch.set_autocast_cache_enabled(False)
         try:
-            with self.mode, without_compiler, self.dispatcher(), warnings_kept() as said:
+            with dispatch_keys_kept(), self.mode, without_compiler, self.dispatcher(), warnings_kept() as said:
                 if op == "call_method":
                     result = getattr(host[0], target)(*host[1:], **host_kwargs)
                 else:

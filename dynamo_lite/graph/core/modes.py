@@ -5,6 +5,7 @@ Input: torch's stack of function modes and its switch of the protocol, at an ana
 without the modes of the program, which would see every torch function that anybody calls, and the protocol switched off for operators
 about which the trace has asked the subclasses already. The trace knows what was taken off. During an analysis, and during the
 examination of a graph that failed, the program's `FakeTensorMode` is off torch's stack too: the analysis makes fake tensors of its own.
+Where an operator fails, torch's masks of dispatch keys are put back too.
 Invariant: afterwards the stacks and the switch are what they were. Contexts of a default device stay: they change what operators make.
 Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp`, `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`
 (`_pop_mode_temporarily`).
@@ -13,7 +14,9 @@ Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp`, `torch/csrc/uti
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -204,3 +207,22 @@ def without_modes(compiled: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(*args)
 
     return run
+
+
+class dispatch_keys_kept:
+    """A context that an operator may leave by an exception. Guards on dispatch keys that torch keeps in variables of frames
+    (`torch/_tensor_str.py`) would end with the traceback, in any order, and leave the thread with the masks of the middle of the operator.
+    So the frames are cleared at once, and then the masks are those from before. What the program handles around it stays as it is."""
+
+    def __enter__(self) -> None:
+        self._handled = sys.exc_info()[1]
+        masks = _C._dispatch_tls_local_include_set(), _C._dispatch_tls_local_exclude_set()
+        self._guard = _C._ForceDispatchKeyGuard(*masks)
+        self._guard.__enter__()
+
+    def __exit__(self, kind: Any, error: BaseException | None, place: Any) -> None:
+        while error is not None and error is not self._handled:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
+        self._handled = None
+        self._guard.__exit__(None, None, None)
