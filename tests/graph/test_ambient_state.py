@@ -346,3 +346,36 @@ def test_exceptions_of_the_program_keep_their_frames_where_an_operator_fails():
         with pytest.raises(RuntimeError, match="shape"):
             compiled(torch.ones(2, 3), torch.ones(2, 3))
         assert error.__traceback__.tb_next.tb_frame.f_locals == {"value": 3}
+
+
+def explicit(a):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        b = a @ a
+    return b, b.dtype
+
+
+def by_default(a):
+    with torch.autocast("cpu"):
+        b = a @ a
+    return b, b.dtype, torch.zeros(2, dtype=b.dtype), torch.get_autocast_dtype("cpu"), torch.autocast("cpu").fast_dtype
+
+
+def sets(a):
+    torch.set_autocast_dtype("cpu", torch.bfloat16)
+    return a + 1
+
+
+@pytest.mark.parametrize("fn", [explicit, by_default, sets])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_dtype_of_autocast_while_that_is_off(fn, backend):
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    before = torch.get_autocast_dtype("cpu")
+    try:
+        for dtype in (torch.bfloat16, torch.float16, torch.bfloat16):
+            outcomes = []
+            for run in (fn, compiled):
+                torch.set_autocast_dtype("cpu", dtype)
+                outcomes.append((run(x()), torch.get_autocast_dtype("cpu")))
+            assert same(*outcomes)
+    finally:
+        torch.set_autocast_dtype("cpu", before)

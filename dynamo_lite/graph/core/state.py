@@ -128,12 +128,11 @@ READS: frozenset[Callable[..., Any]] = frozenset(
 )
 """C functions that only read the state."""
 
-# What the guard on torch's global state looks at by itself.
+# What the guard on torch's global state looks at by itself. (At the dtype of autocast only where that is on.)
 _COVERED = frozenset(
     {
         torch.is_grad_enabled,
         torch.is_autocast_enabled,
-        torch.get_autocast_dtype,
         torch.is_autocast_cache_enabled,
         torch.get_default_dtype,
         _C._get_deterministic_algorithms,
