@@ -282,6 +282,54 @@ def test_transforms_made_outside_are_told_apart():
     assert counter.frame_count == 3
 
 
+# -- what is captured may not be written to
+
+BUFFER, TABLE, NORM = torch.zeros(3), nn.Embedding(4, 3, max_norm=0.1), nn.BatchNorm1d(3)
+WRITES = {
+    "add_": lambda a: BUFFER.add_(1),
+    "copy_": lambda a: BUFFER.copy_(a.detach()),
+    "an item": lambda a: BUFFER.__setitem__(0, 1.0),
+    "a view": lambda a: BUFFER[1:].copy_(torch.ones(2)),
+    "data": lambda a: BUFFER.data.add_(1),
+    "buffers of a module": lambda a: NORM(a.expand(2, 3)),
+    "rows of a table": lambda a: TABLE(torch.tensor([1, 2])),
+}
+DIFFERENTIATED = {
+    "grad": grad,
+    "grad_and_value": grad_and_value,
+    "jacrev": jacrev,
+    "jacfwd": jacfwd,
+    "hessian": hessian,
+    "vmap of grad": lambda f: lambda a: vmap(grad(f))(a.expand(2, 3)),
+    "grad of grad": lambda f: grad(lambda a: grad(f)(a).sum()),
+    "vjp without its function": lambda f: lambda a: vjp(f, a)[0],
+    "vjp": lambda f: lambda a: vjp(f, a)[1](a.sum()),
+    "jvp": lambda f: lambda a: jvp(f, (a,), (a,)),
+}
+
+
+def written():
+    return [t.detach().clone() for t in (BUFFER, *TABLE.parameters(), *NORM.buffers())]
+
+
+@pytest.mark.parametrize("write, transform", [(w, "grad") for w in WRITES] + [("add_", t) for t in DIFFERENTIATED])
+def test_writes_to_captured_tensors_are_refused(write, transform):
+    """Torch refuses to change what it has not wrapped; a body gets captured tensors as arguments, which it wraps."""
+    transformed = DIFFERENTIATED[transform](lambda a: (WRITES[write](a), a.square().sum())[1])
+    before = written()
+    run = run_both(lambda a: transformed(a), torch.ones(3), _backend="eager")
+    assert "mutate a captured Tensor" in str(run.exception)
+    assert same(before, written())
+
+
+def test_writes_to_arguments_are_made():
+    def f(a, b):
+        b.add_(1)
+        return (a * b).sum()
+
+    check(lambda a, b: grad(f)(a, b), (torch.ones(3), torch.zeros(3)))
+
+
 # -- what is refused, and raised
 
 RAISES = {

@@ -37,25 +37,19 @@ def vmap(
     return torch.vmap(_code(body), in_dims, out_dims, randomness=randomness, chunk_size=chunk_size)(*args)
 
 
-def _scalar_first(body: Body) -> Body:
-    body = _code(body)
+def _closed(body: Body, given: int, args: tuple[Any, ...]) -> Body:
+    """The body as a function of the `given` first arguments. Tensors from outside are in its closure, as in the program: transforms wrap
+    arguments, and refuse writes to what they have not wrapped."""
+    body, outside = _code(body), args[given:]
 
-    def run(*args: Any) -> Any:
-        value, *aux = body(*args)
-        return value, tuple(aux)
+    def run(*own: Any) -> Any:
+        return body(*own, *outside)
 
     return run
 
 
-def grad(body: Body, wrt: tuple[int, ...], *args: Any) -> tuple[Any, ...]:
-    """The gradients of a body's first result, then all its results."""
-    grads, (value, aux) = torch.func.grad_and_value(_scalar_first(body), tuple(wrt), has_aux=True)(*args)
-    return (*grads, value, *aux)
-
-
 def _split(body: Body, n: int) -> Body:
     """The first n results, and the rest as auxiliary ones."""
-    body = _code(body)
 
     def run(*args: Any) -> Any:
         results = body(*args)
@@ -64,40 +58,44 @@ def _split(body: Body, n: int) -> Body:
     return run
 
 
-def _fixed(body: Body, n: int, wrt: tuple[int, ...], args: tuple[Any, ...]) -> Body:
-    """The body as a function of some of its arguments."""
-    split = _split(body, n)
+def grad(body: Body, wrt: tuple[int, ...], given: int, *args: Any) -> tuple[Any, ...]:
+    """The gradients of a body's first result, then all its results."""
+    closed = _closed(body, given, args)
 
-    def run(*some: Any) -> Any:
-        full = list(args)
-        for i, value in zip(wrt, some, strict=True):
-            full[i] = value
-        return split(*full)
+    def scalar_first(*own: Any) -> Any:
+        value, *aux = closed(*own)
+        return value, tuple(aux)
 
-    return run
+    grads, (value, aux) = torch.func.grad_and_value(scalar_first, tuple(wrt), has_aux=True)(*args[:given])
+    return (*grads, value, *aux)
 
 
 def jacobian(
-    body: Body, mode: str, wrt: tuple[int, ...], n: int, options: tuple[tuple[str, Any], ...], *args: Any
+    body: Body, mode: str, wrt: tuple[int, ...], n: int, options: tuple[tuple[str, Any], ...], given: int, *args: Any
 ) -> tuple[Any, ...]:
     """Jacobians of the first n results, for each one by all of `wrt`; then the other results."""
     transform = {"jacrev": torch.func.jacrev, "jacfwd": torch.func.jacfwd}[mode]
-    rows, aux = transform(_split(body, n), tuple(wrt), has_aux=True, **dict(options))(*args)
+    function = _split(_closed(body, given, args), n)
+    rows, aux = transform(function, tuple(wrt), has_aux=True, **dict(options))(*args[:given])
     return (*(item for row in rows for item in row), *aux)
 
 
-def jvp(body: Body, wrt: tuple[int, ...], n: int, strict: bool, tangents: Any, *args: Any) -> tuple[Any, ...]:
+def jvp(body: Body, n: int, strict: bool, tangents: Any, given: int, *args: Any) -> tuple[Any, ...]:
     """The first n results, their tangents, the other results."""
-    primals = tuple(args[i] for i in wrt)
-    function = _fixed(body, n, wrt, args)
-    out, tangent, aux = torch.func.jvp(function, primals, tuple(tangents), strict=strict, has_aux=True)
+    function = _split(_closed(body, given, args), n)
+    out, tangent, aux = torch.func.jvp(function, args[:given], tuple(tangents), strict=strict, has_aux=True)
     return (*out, *tangent, *aux)
 
 
-def vjp(body: Body, wrt: tuple[int, ...], n: int, cotangents: Any, *args: Any) -> tuple[Any, ...]:
-    """The cotangents of `wrt` for those of the first n results."""
-    primals = tuple(args[i] for i in wrt)
-    _, pull, _ = torch.func.vjp(_fixed(body, n, wrt, args), *primals, has_aux=True)
+def vjp_results(body: Body, n: int, given: int, *args: Any) -> tuple[Any, ...]:
+    """The results of a body under `vjp`, the first n of them differentiated."""
+    out, _, aux = torch.func.vjp(_split(_closed(body, given, args), n), *args[:given], has_aux=True)
+    return (*out, *aux)
+
+
+def vjp(body: Body, n: int, cotangents: Any, given: int, *args: Any) -> tuple[Any, ...]:
+    """The cotangents of the given arguments for those of the first n results."""
+    _, pull, _ = torch.func.vjp(_split(_closed(body, given, args), n), *args[:given], has_aux=True)
     return pull(tuple(cotangents))
 
 

@@ -255,9 +255,16 @@ class Derivative:
         self.module = captured.module(self.lifted)
 
     def call(self, tx: Frame, function: object, *options: object, extra: tuple[VariableTracker, ...] = ()) -> list[Any]:
-        """Add the node of one of `graph.core.functional`'s functions; the tensors that it returns."""
-        head = [BodyVariable(self.module), *constants(*options), *extra]
-        return call_function(tx, function, head, [*(leaf.proxy for leaf in self.given.leaves), *self.lifted])
+        """Add the node of one of `graph.core.functional`'s functions that differentiate; the tensors that it returns."""
+        return self._call(tx, function, [*constants(*options), *extra, *constants(len(self.given.leaves))])
+
+    def run(self, tx: Frame) -> list[Any]:
+        """Add a node that only runs the body; the tensors that it returns."""
+        return self._call(tx, functional.run, [])
+
+    def _call(self, tx: Frame, function: object, options: list[VariableTracker]) -> list[Any]:
+        values = [*(leaf.proxy for leaf in self.given.leaves), *self.lifted]
+        return call_function(tx, function, [BodyVariable(self.module), *options], values)
 
     def by_argument(self, items: Iterator[VariableTracker]) -> VariableTracker:
         """Derivatives in the structure of the arguments: a tuple if `argnums` is one."""
@@ -352,7 +359,7 @@ def call_jvp(
     if not isinstance(primals, TupleVariable) or flatten(tx, primals, []).form != flatten(tx, tangents, leaves).form:
         unsupported(BREAK, "primals and tangents of jvp")
     made = _by_all(tx, func, tx.tr.unpack(tx, primals), has_aux, "jvp")
-    outs = made.call(tx, functional.jvp, made.wrt, made.n, _is_true(strict), extra=(TupleVariable(leaves),))
+    outs = made.call(tx, functional.jvp, made.n, _is_true(strict), extra=(TupleVariable(leaves),))
     items = iter(outs)
     return TupleVariable([made.main(items), made.main(items), *made.auxiliary(items)])
 
@@ -375,16 +382,11 @@ class PullbackVariable(VariableTracker):
         leaves: list[Any] = []
         if flatten(tx, args[0], leaves).form != made.main.form:
             unsupported(BREAK, "cotangents do not fit the results")
-        outs = made.call(tx, functional.vjp, made.wrt, made.n, extra=(TupleVariable(leaves),))
+        outs = made.call(tx, functional.vjp, made.n, extra=(TupleVariable(leaves),))
         return TupleVariable(made.given.rebuild(outs))
 
     def emit_new(self, cg: Codegen) -> None:
         unsupported("reconstruct", f"the function that torch.func.{self.transform} returns")
-
-
-def _results(tx: Frame, made: Derivative) -> list[VariableTracker]:
-    items = iter(made.call(tx, functional.run))
-    return [made.main(items), *made.auxiliary(items)]
 
 
 @models(torch.func.vjp)
@@ -394,8 +396,8 @@ def call_vjp(
     made = _by_all(tx, func, primals, has_aux, "grad")
     if len(made.wrt) != len(made.given.leaves):
         unsupported(BREAK, "vjp")
-    result, *extra = _results(tx, made)
-    return TupleVariable([result, PullbackVariable(made), *extra])
+    items = iter(made.call(tx, functional.vjp_results, made.n))
+    return TupleVariable([made.main(items), PullbackVariable(made), *made.auxiliary(items)])
 
 
 class LinearizedVariable(PullbackVariable):
@@ -408,7 +410,7 @@ class LinearizedVariable(PullbackVariable):
         shapes = [leaf.proxy.meta.shape for leaf in tangents.leaves]
         if shapes != [leaf.proxy.meta.shape for leaf in made.given.leaves]:
             unsupported(BREAK, "tangents do not fit the arguments")
-        outs = made.call(tx, functional.jvp, made.wrt, made.n, False, extra=(TupleVariable(tangents.leaves),))
+        outs = made.call(tx, functional.jvp, made.n, False, extra=(TupleVariable(tangents.leaves),))
         return made.main(iter(outs[made.n :]))
 
 
@@ -417,7 +419,7 @@ def call_linearize(tx: Frame, func: VariableTracker, *primals: VariableTracker) 
     made = _by_all(tx, func, primals, None, "jvp")
     if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in made.given.leaves] + made.lifted):
         unsupported(BREAK, "linearize with gradients")
-    return TupleVariable([*_results(tx, made), LinearizedVariable(made)])
+    return TupleVariable([made.main(iter(made.run(tx))), LinearizedVariable(made)])
 
 
 # -- transformed functions that were made outside of the traced code call these
