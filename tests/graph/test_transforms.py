@@ -342,10 +342,20 @@ RAISES = {
     "in_dims of a number": lambda a: vmap(lambda r, n: r * n, in_dims=(0, 0))(a, 3),
     "sizes that differ": lambda a: vmap(lambda r, s: r, in_dims=(0, 1))(a, a),
     "gradient of a tensor": lambda a: grad(lambda b: b * 2)(a),
+    "gradient of a list": lambda a: grad(lambda b: [b.sum()])(a),
+    "value of a dictionary": lambda a: grad_and_value(lambda b: {"l": b.sum()})(a),
+    "gradient of a list with aux": lambda a: grad(lambda b: ([b.sum()], b), has_aux=True)(a),
+    "gradient of a tuple": lambda a: grad(lambda b: (b.sum(),))(a),
     "gradient by integers": lambda a: grad(lambda b: b.sum())(a.long()),
     "gradient by a number": lambda a: grad(lambda d: d[0].sum() * d[1])((a, 2)),
     "strict jvp": lambda a: jvp(lambda b: torch.ones(2), (a,), (a,), strict=True),
     "jacobian of a number": lambda a: jacrev(lambda b: (b * 2, 3))(a),
+    "aux with a number": lambda a: grad(lambda b: (b.sum(), {"z": b, "n": 1}), has_aux=True)(a),
+    "aux that is None": lambda a: grad_and_value(lambda b: (b.sum(), None), has_aux=True)(a),
+    "aux of vjp": lambda a: vjp(lambda b: (b.sum(), 1.5), a, has_aux=True)[2],
+    "aux of jvp": lambda a: jvp(lambda b: (b.sum(), "s"), (a,), (a,), has_aux=True),
+    "aux of jacrev": lambda a: jacrev(lambda b: (b.sum(), 1), has_aux=True)(a),
+    "aux of jacfwd": lambda a: jacfwd(lambda b: (b.sum(), [1]), has_aux=True)(a),
 }
 
 

@@ -289,7 +289,10 @@ def _main_and_aux(tx: Frame, captured: CapturedBody, has_aux: bool) -> tuple[int
     main = flatten(tx, parts[0], leaves)
     if not main.is_of_tensors:
         unsupported(BREAK, "derivative of what is no tensor")
-    return len(leaves), main, flatten(tx, parts[1], [])
+    aux = flatten(tx, parts[1], [])
+    if not aux.is_of_tensors:
+        unsupported(BREAK, "an auxiliary result of something else than tensors")
+    return len(leaves), main, aux
 
 
 def _gradient(with_value: bool) -> Call:
@@ -297,7 +300,7 @@ def _gradient(with_value: bool) -> Call:
 
     def call(tx: Frame, transformed: TransformedVariable, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         made = transformed.derivative(tx, args, kwargs)
-        if made.n != 1:
+        if made.main.cls is not torch.Tensor:
             unsupported(BREAK, "gradient of something else than one number")
         items = iter(made.call(tx, functional.grad, made.wrt))
         result, value = made.by_argument(items), made.main(items)
