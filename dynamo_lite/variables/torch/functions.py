@@ -435,8 +435,7 @@ _always(NONE, "_C._get_tracing_state _C._log_api_usage_once _C._log_api_usage_me
 
 def _is_transformed(tx: Frame) -> bool:
     """Whether this is in a function that a transform calls. While nothing is, captured code runs under no transform."""
-    scope = tx.tr.graph.scope
-    return scope is not None and bool(scope.transforms)
+    return bool(tx.tr.graph.transforms)
 
 
 @builtin(_C._are_functorch_transforms_active)

@@ -91,8 +91,7 @@ class ApplyCall:
         self.cls = cls
         self.real = cls.as_python_constant()
         self.has_setup = self.real.setup_context is not _Function.setup_context
-        scope = tx.tr.graph.scope
-        self.transforms = scope.transforms if scope is not None else ()
+        self.transforms = tx.tr.graph.transforms
         if self.transforms:
             self._check_transforms()
         self.args, self.kwargs = self._with_defaults(args, kwargs) if self.has_setup else (args, kwargs)

@@ -393,7 +393,9 @@ def _accumulate(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_ow
 
 @method(torch.Tensor.requires_grad_)
 def tensor_requires_grad(tx: Frame, self: TensorVariable, requires_grad: VariableTracker = TRUE) -> VariableTracker:
-    """`requires_grad_`."""
+    """`requires_grad_`, which torch refuses within a transform whether it changes anything or not."""
+    if tx.tr.graph.transforms:
+        return unsupported("tensor-attribute", f"requires_grad_ inside of {tx.tr.graph.transforms[-1]}")
     if not requires_grad.is_python_constant():
         return unsupported("tensor-attribute", "requires_grad_ of something that is not constant")
     if bool(requires_grad.as_python_constant()) is self.proxy.meta.requires_grad:

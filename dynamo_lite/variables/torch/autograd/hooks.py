@@ -335,7 +335,9 @@ def register_post_accumulate_grad_hook(tx: Frame, self: TensorVariable, hook: Va
 
 @method(T.retain_grad)
 def retain_grad(tx: Frame, self: TensorVariable) -> VariableTracker:
-    """`retain_grad`: a leaf keeps its gradient anyway."""
+    """`retain_grad`: a leaf keeps its gradient anyway; transforms refuse the call."""
+    if tx.tr.graph.transforms:
+        return unsupported("tensor-attribute", f"retain_grad inside of {tx.tr.graph.transforms[-1]}")
     meta = self.proxy.meta
     if not meta.requires_grad:
         return tx.raises(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")
