@@ -4,6 +4,7 @@ compiled functions."""
 import types
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -352,6 +353,9 @@ RAISES = {
     "requires_grad_ of what is captured": lambda a: jvp(lambda b: (W.requires_grad_(False), b.sum())[1], (a,), (a,)),
     "requires_grad_ in vjp": lambda a: vjp(lambda b: b.requires_grad_().sum(), a)[0],
     "retain_grad": lambda a: grad(lambda b: (b.retain_grad(), b.sum())[1])(a),
+    "an array in vmap": lambda a: vmap(lambda r: torch.from_numpy(r.numpy()))(a),
+    "an array in grad": lambda a: grad(lambda b: (b * torch.from_numpy(b.detach().numpy())).sum())(a),
+    "a function of numpy": lambda a: grad(lambda b: (b * np.sin(b.detach())).sum())(a),
     "strict jvp": lambda a: jvp(lambda b: torch.ones(2), (a,), (a,), strict=True),
     "jacobian of a number": lambda a: jacrev(lambda b: (b * 2, 3))(a),
     "aux with a number": lambda a: grad(lambda b: (b.sum(), {"z": b, "n": 1}), has_aux=True)(a),

@@ -277,7 +277,9 @@ def build_array(tr: Trace, value: Any, source: GuardNode | None) -> VariableTrac
 
 
 def tensor_numpy(tx: Frame, self: TensorVariable, *, force: VariableTracker | None = None) -> VariableTracker:
-    """`Tensor.numpy`."""
+    """`Tensor.numpy`. The wrappers of tensors that a transform's function works with have no memory that an array could have."""
+    if tx.tr.graph.transforms:
+        return unsupported("numpy", f"Tensor.numpy inside of {tx.tr.graph.transforms[-1]}")
     meta = self.proxy.meta
     forced = force is not None and force.as_python_constant()
     if not config.trace_numpy or meta.device.type != "cpu" or (meta.requires_grad and not forced):
