@@ -331,6 +331,37 @@ def test_writes_to_arguments_are_made():
     check(lambda a, b: grad(f)(a, b), (torch.ones(3), torch.zeros(3)))
 
 
+# -- how often a function runs
+
+
+def pulled_by_drawn_numbers(a):
+    out, pull = vjp(lambda b: b * torch.rand(3), a)
+    return out, pull(a), pull(a), torch.rand(1)
+
+
+RUN_AGAIN = {
+    "a write": lambda a, b: (linearize(lambda c: (b.add_(1), c * 2)[1], a)[0], b),
+    "a write to a view": lambda a, b: (linearize(lambda c: (b[1:].add_(1), c * 2)[1], a)[0], b),
+    "random numbers": lambda a, b: (linearize(lambda c: c * torch.rand(3), a)[0], torch.rand(1)),
+    "dropout": lambda a, b: (linearize(nn.functional.dropout, a)[0], torch.rand(1)),
+    "random numbers and the derivative": lambda a, b: linearize(lambda c: c * torch.rand(3), a)[1](a),
+    "random numbers of vjp": lambda a, b: pulled_by_drawn_numbers(a),
+}
+
+
+@pytest.mark.parametrize("name", RUN_AGAIN)
+def test_effects_of_functions_that_run_again(name):
+    """Linearize runs its function twice, and what vjp returns does not run it: a node does neither."""
+    results = []
+    for run in (RUN_AGAIN[name], dynamo_lite.compile(RUN_AGAIN[name], backend="eager")):
+        torch.manual_seed(0)
+        b = torch.zeros(3)
+        results.append((run(torch.ones(3), b), run(torch.ones(3), b), b))
+    assert same(*results)
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(RUN_AGAIN[name], backend="eager", fullgraph=True)(torch.ones(3), torch.zeros(3))
+
+
 # -- what is refused, and raised
 
 RAISES = {

@@ -251,12 +251,18 @@ class Derivative:
         with tx.tr.state.grad_mode(True):
             captured = capture(tx, fn, given.rebuild(leaves), kwargs, body)
         self.n, self.main, self.aux = _main_and_aux(tx, captured, has_aux)
+        self.body = captured.body
         self.lifted = captured.lifted
         self.module = captured.module(self.lifted)
 
     def call(self, tx: Frame, function: object, *options: object, extra: tuple[VariableTracker, ...] = ()) -> list[Any]:
         """Add the node of one of `graph.core.functional`'s functions that differentiate; the tensors that it returns."""
         return self._call(tx, function, [*constants(*options), *extra, *constants(len(self.given.leaves))])
+
+    def check_repeatable(self, name: str) -> None:
+        """Break if it matters how often the body runs, where that is not as often as in eager execution."""
+        if self.body.is_random:
+            unsupported(BREAK, f"{name} of a function that draws random numbers")
 
     def run(self, tx: Frame) -> list[Any]:
         """Add a node that only runs the body; the tensors that it returns."""
@@ -380,6 +386,7 @@ class PullbackVariable(VariableTracker):
 
     def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         made = self.made
+        made.check_repeatable(self.transform)
         if len(args) != 1 or any(name != "retain_graph" or not _is_true(value) for name, value in kwargs.items()):
             unsupported(BREAK, "options of the function that vjp returns")
         leaves: list[Any] = []
@@ -422,6 +429,8 @@ def call_linearize(tx: Frame, func: VariableTracker, *primals: VariableTracker) 
     made = _by_all(tx, func, primals, None, "jvp")
     if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in made.given.leaves] + made.lifted):
         unsupported(BREAK, "linearize with gradients")
+    made.check_repeatable("linearize")  # eager execution runs the function again, for the derivative
+    made.body.run(made.module, made.lifted)  # breaks if it writes
     return TupleVariable([made.main(iter(made.run(tx))), LinearizedVariable(made)])
 
 
