@@ -287,8 +287,12 @@ class GuardSet:
         user: User = None,
         bounds: Bounds | None = None,
     ) -> None:
-        """Require fn(*values) to be true; `text` is what reports print. `bounds`: fn says of one number that it lies between these."""
-        self._add(PREDICATE, None, tuple(nodes), fn, user, text, bounds)
+        """Require fn(*values) to be true, once however often it is required; `text` is what reports print. `bounds`: fn says of one
+        number that it lies between these."""
+        key = (PREDICATE, id(fn), *map(id, nodes))
+        if key not in self._distinct:
+            self._distinct.add(key)
+            self._add(PREDICATE, None, tuple(nodes), fn, user, text, bounds)
 
     def global_state(self, fn: Callable[[], Any], text: str) -> None:
         """Require fn() to be true; evaluated before everything else, once however often it is required."""

@@ -244,6 +244,97 @@ def test_streams_that_are_named(tmp_path):
         assert (tmp_path / name).read_text() == "one 3.0\none 3.0\n"
 
 
+def printed_and_written(x, out):
+    y = x + 1
+    print("step", y.sum().item(), file=out)
+    out.write("end\n")
+    return y * 2
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_another_stream_at_each_call(kept):
+    """A version does not rest on the stream, but on what kind it is."""
+    log.reset()
+    compiled, streams = dynamo_lite.compile(printed_and_written, backend="eager", fullgraph=True), []
+    for i in range(12):
+        stream = io.StringIO()
+        assert torch.equal(compiled(X + i, stream), (X + i + 1) * 2)
+        assert stream.getvalue() == f"step {6.0 + 3 * i}\nend\n"
+        streams += [stream] if kept else []
+    assert len(log.snapshot()) == 1 and not log.breaks()
+
+
+def test_other_streams_in_attributes():
+    """An attribute that names another stream from the second line on."""
+
+    def f(x, thing):
+        print("one", file=thing.out)
+        thing.out, thing.other = thing.other, thing.out
+        print("two", file=thing.out)
+        thing.other.write("three")
+        return x + 1
+
+    log.reset()
+    compiled = dynamo_lite.compile(f, backend="eager", fullgraph=True)
+    for _ in range(3):
+        first, second = io.StringIO(), io.StringIO()
+        compiled(X, types.SimpleNamespace(out=first, other=second))
+        assert (first.getvalue(), second.getvalue()) == ("one\nthree", "two\n")
+    assert len(log.snapshot()) == 1
+
+
+def test_one_stream_by_two_names():
+    def f(x, a, b):
+        print("one", file=a)
+        b.write("two")
+        print("three", file=a)
+        return x + 1 if a is b else x - 1
+
+    compiled, stream = dynamo_lite.compile(f, backend="eager", fullgraph=True), io.StringIO()
+    for a, b in ((io.StringIO(), stream), (stream, stream), (stream, io.StringIO()), (stream, stream)):
+        stream.seek(0), stream.truncate()
+        assert torch.equal(compiled(X, a, b), X + 1 if a is b else X - 1)
+        assert a.getvalue() == ("one\ntwothree\n" if a is b else "one\nthree\n") and "two" in b.getvalue()
+
+
+def test_streams_that_become_the_programs(tmp_path):
+    """The next call shows it: a method in the stream's own dictionary or in its class, another handler of errors."""
+
+    class Own(io.StringIO):
+        pass
+
+    def f(x, out):
+        print("one", file=out)
+        return x + 1
+
+    compiled, seen = dynamo_lite.compile(f, backend="eager"), []
+    with open(tmp_path / "a", "w") as file:
+        for stream in (io.StringIO(), Own(), file):
+            compiled(X, stream)
+            log.reset()
+            stream.write = lambda text: seen.append(text)
+            compiled(X, stream)
+            assert seen == ["one", "\n"] and [b.slug for b in log.breaks()] == ["call-print"]
+            seen.clear()
+    stream = Own()
+    compiled(X, stream)
+    Own.write = lambda self, text: seen.append(text)
+    compiled(X, stream)
+    assert seen == ["one", "\n"] and stream.getvalue() == "one\n"
+
+
+def test_a_method_that_the_frame_gives_a_stream():
+    def f(x, out, seen):
+        out.write = seen.append
+        print("one", file=out)
+        return x + 1
+
+    log.reset()
+    seen = []
+    dynamo_lite.compile(f, backend="eager")(X, io.StringIO(), seen)
+    assert seen == ["one", "\n"] and [b.slug for b in log.breaks()] == ["call-print"]
+
+
 def test_methods_of_streams(tmp_path):
     """`write` whose result nobody wants, and `flush`, of streams of C."""
 

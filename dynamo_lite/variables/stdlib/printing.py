@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
-from dynamo_lite.guards import ir
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.messages import short_path
 from dynamo_lite.variables.objects.function import MethodVariable
@@ -84,14 +83,16 @@ def _write(text: str, file: Any, flush: bool) -> None:
 
 def is_of_c(file: Any) -> bool:
     """Whether writing to a stream runs no code of the program."""
-    cls = type(file)
-    if issubclass(cls, io.StringIO):
-        return cls.write is io.StringIO.write and cls.flush is io.StringIO.flush
-    if not issubclass(cls, io.TextIOWrapper) or (cls.write, cls.flush) != (
-        io.TextIOWrapper.write,
-        io.TextIOWrapper.flush,
-    ):
+    base = next((base for base in (io.StringIO, io.TextIOWrapper) if issubclass(type(file), base)), None)
+    if base is None or any(getattr(type(file), name) is not getattr(base, name) for name in _USED):
         return False
+    if not _INSTANCE_DICT.__get__(file).keys().isdisjoint(_USED):
+        return False
+    return base is io.StringIO or _writes_to_c(file)
+
+
+def _writes_to_c(file: Any) -> bool:
+    """Whether what lies below a stream is of C."""
     try:
         buffer, errors = _BUFFER.__get__(file), _ERRORS.__get__(file)
         raw = buffer.raw if type(buffer) in (io.BufferedWriter, io.BufferedRandom, io.BufferedReader) else buffer
@@ -100,6 +101,10 @@ def is_of_c(file: Any) -> bool:
     return errors in _ERROR_HANDLERS and type(raw) in (io.FileIO, io.BytesIO)
 
 
+_USED = ("write", "flush", "closed", "__getattribute__")
+"""The attributes of a stream that decide what writing to it does."""
+
+_INSTANCE_DICT: Any = vars(io.IOBase.__base__)["__dict__"]
 _BUFFER, _ERRORS, _CLOSED = io.TextIOWrapper.buffer, io.TextIOWrapper.errors, io.StringIO.closed
 _ERROR_HANDLERS = frozenset(
     "strict ignore replace backslashreplace xmlcharrefreplace namereplace surrogateescape surrogatepass".split()
@@ -153,6 +158,8 @@ def _around(tx: Frame, stream: Any, call: str, is_known: bool = True) -> list[Va
     reason = why_now(tx)
     if not is_of_c(stream):
         reason = f" to {type(stream).__qualname__}, which may run code of the program"
+    elif any(vt.value is stream or vt.value is _INSTANCE_DICT.__get__(stream) for vt in tx.tr.effects.mutations):
+        reason = " behind a change of the stream"  # attributes are stored once, with their last values
     around = None if takes_any_text(stream) else exits_around(tx)
     if around is None and not takes_any_text(stream):
         reason = reason or NOTICED
@@ -224,7 +231,7 @@ def _guard_stream(tx: Frame, file: VariableTracker, is_certain: bool) -> None:
     if is_none(file):
         tx.tr.guards.global_state(stdout_is_of_c, "writing to sys.stdout runs no code of the program")
     else:
-        tx.tr.guard(file.source, ir.IS, file.value)
+        tx.tr.guards.predicate(is_of_c, [file.source], f"writing to {file.source.path} runs no code of the program")
     if is_certain and is_none(file):
         tx.tr.guards.global_state(stdout_takes_any_text, "writing to sys.stdout can't raise")
     elif is_certain:
