@@ -215,19 +215,31 @@ class Region(_eval_frame.Region):
             note_values(self.hints, fn, values)
             return None
         with _analysis_lock:
-            outvoted = _eval_frame.is_outvoted()
-            for entry in cache.entries:  # another thread may have been here first
-                if not outvoted and _has_globals_of(entry, fn) and entry.guards.check(values, fn.__closure__):
-                    return entry
-                if entry.guards.outlived() or entry.owner.is_given_up():
-                    cache.remove(entry)
-            if stance == "fail_on_recompile" and (cache.entries or code in self.wanted):
-                what = nearest_miss(cache, fn, values) if cache.entries else "it is not compiled yet"
-                raise RecompileError(f"{code.co_qualname} would be compiled under the stance fail_on_recompile: {what}")
-            if not self.limits.allow(self, cache, fn, values):
-                return None
-            with log.capture_context(), relayed():
-                return with_room(self._compile, cache, fn, values)
+            outlived = []
+            try:
+                outvoted = _eval_frame.is_outvoted()
+                for entry in cache.entries:  # another thread may have been here first
+                    if not outvoted and _has_globals_of(entry, fn) and entry.guards.check(values, fn.__closure__):
+                        return entry
+                    if entry.owner.is_given_up():
+                        cache.remove(entry)
+                    elif entry.guards.outlived():
+                        outlived.append(entry)
+                return self._new_entry_for(cache, fn, values)
+            finally:
+                self.limits.drop(cache, outlived)
+
+    def _new_entry_for(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> Any:
+        """The entry that is compiled for a call, None if there is to be none. Entries that demand what is gone are still in the cache, to
+        say why."""
+        code = cache.code
+        if markers.current_stance().name == "fail_on_recompile" and (cache.entries or code in self.wanted):
+            what = nearest_miss(cache, fn, values) if cache.entries else "it is not compiled yet"
+            raise RecompileError(f"{code.co_qualname} would be compiled under the stance fail_on_recompile: {what}")
+        if not self.limits.allow(self, cache, fn, values):
+            return None
+        with log.capture_context(), relayed():
+            return with_room(self._compile, cache, fn, values)
 
     def _check_tracer(self, fn: FunctionType) -> None:
         """A tracer of torch calls a compiled function. Raises RuntimeError unless a setting says that it is to see the function itself."""
@@ -247,13 +259,12 @@ class Region(_eval_frame.Region):
         that this is no function: it takes nothing else. Raises RuntimeError that says so."""
         side.refuse_symbolic_trace(_described(fn))
 
-    @staticmethod
-    def new_record(cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> FrameRecord:
+    def new_record(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> FrameRecord:
         """The record of an analysis that begins."""
         code = cache.code
         record = FrameRecord(*_shown_place(fn, code, values))
         record.is_resume = is_resumed(code)
-        record.entry_index = len(cache.entries)
+        record.entry_index = self.limits.count(cache)
         if cache.entries:
             record.nearest = nearest_miss(cache, fn, values)
             if record.is_recompile:

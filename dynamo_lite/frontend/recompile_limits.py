@@ -2,13 +2,15 @@
 
 Input: a call that no version fits, and the versions. Output: whether one more is compiled.
 Invariant: instances of a module class that share code have a limit each, also where they go on after a break; what has used up its limit
-is not compiled again until the region is reset.
+is not compiled again until the region is reset. A version that is dropped because it demands an object that is gone counts as long as
+the module lives whose version it was: a loop that makes such an object in each turn would be compiled without end.
 """
 
 from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Iterable
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,7 @@ class RecompileLimits:
         served: by id: the functions and modules whose region it is.
         given_up: functions whose decisions by sizes have used up a recompile limit.
         used_up: id of a cache → the modules that have used up their limits.
+        gone: id of a cache → whose the versions were that demanded objects which are gone.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -44,11 +47,27 @@ class RecompileLimits:
         self.served: dict[int, weakref.ref[Any]] = {}
         self.given_up: set[Function] = set()
         self.used_up: dict[int, list[Owners]] = {}
+        self.gone: dict[int, list[Owners]] = {}
 
     def clear(self) -> None:
         """Forget what has used up its limit."""
         self.given_up.clear()
         self.used_up.clear()
+        self.gone.clear()
+
+    def drop(self, cache: _eval_frame.Cache, outlived: Iterable[_eval_frame.Entry]) -> None:
+        """Remove versions that demand objects which are gone, and go on counting them."""
+        for entry in outlived:
+            if entry in cache.entries:  # backends may have called the function during the analysis
+                cache.remove(entry)
+                self.gone.setdefault(id(cache), []).append(entry.owner.owners)
+
+    def count(self, cache: _eval_frame.Cache, owners: Owners | None = None) -> int:
+        """The versions that there are, and those that were dropped; of one owner if it is given."""
+        gone = [each for each in self.gone.get(id(cache), ()) if each.are(each)]
+        if gone:
+            self.gone[id(cache)] = gone
+        return sum(owners is None or each.are(owners) for each in (*gone, *(e.owner.owners for e in cache.entries)))
 
     def serve(self, owner: object) -> None:
         """Note what was given to `compile`: until its own limit is used up, it does not matter what others have given up."""
@@ -77,19 +96,21 @@ class RecompileLimits:
                 cache.state = _eval_frame.RUN_ONLY
             if owners.modules or not cache.entries:
                 return False
-        if not cache.entries:
+        n = self.count(cache)
+        if not n:
             return True
         if config.error_on_recompile and _is_recompilation(cache, fn, values):
             raise RecompileError(str(nearest_miss(cache, fn, values)))
-        same = sum(e.owner.owners.are(owners) for e in cache.entries)
+        same = self.count(cache, owners)
         limit = self.limit if self.limit is not None else config.recompile_limit
-        if same < limit and len(cache.entries) < config.accumulated_recompile_limit:
+        if same < limit and n < config.accumulated_recompile_limit:
             return not _is_in_vain(region, cache, fn, values, owners)
         most = limit if same >= limit else config.accumulated_recompile_limit
         record = region.new_record(cache, fn, values)
         text = f"{record.name} reached the limit of {most} compiled versions; it runs eagerly where none fits.\n"
-        text += f"  {short_path(record.filename)}:{record.lineno}, the nearest version did not fit because\n"
-        text += "\n".join(f"  {line}" for line in str(record.nearest).splitlines())
+        if record.nearest is not None:
+            text += f"  {short_path(record.filename)}:{record.lineno}, the nearest version did not fit because\n"
+            text += "\n".join(f"  {line}" for line in str(record.nearest).splitlines())
         text += "\n  do: let it vary less (pass a number as a tensor), compile a smaller function, or raise config.recompile_limit"
         if config.fail_on_recompile_limit_hit or region.fullgraph:
             raise FailOnRecompileLimitHit(text)

@@ -608,7 +608,14 @@ def _explain_check(guard: Guard, value: object) -> tuple[str, str]:
     if arg is None and guard.kind in ir.FIRM:
         return "an object that is gone", short(value)
     expected, found = kind_texts()[kind]
-    return expected(value, arg), found(value, arg)
+    wanted, text = expected(value, arg), found(value, arg)
+    like = type(value) if kind == ir.TYPE_IS else value
+    if kind in _DEMANDS_ONE and wanted == expected(value, like):
+        text = f"another {text}"
+    return wanted, text
+
+
+_DEMANDS_ONE = (ir.IS, ir.TYPE_IS, ir.EQUALS)
 
 
 @functools.cache

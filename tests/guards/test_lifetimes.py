@@ -6,8 +6,11 @@ import weakref
 from typing import ClassVar
 
 import pytest
+import torch
 
 from dynamo_lite.config import config
+from dynamo_lite.exc import RecompileError
+from dynamo_lite.record import log
 from tests.helpers.capturing import new_region, wrapped
 
 
@@ -62,6 +65,59 @@ def test_entries_for_classes_that_are_gone_are_dropped():
         gc.collect()
     (entry,) = region.cache_for(make.__code__).entries
     assert entry.guards.outlived()
+
+
+def name_of(cls):
+    return cls.__name__
+
+
+def calls_with_new_classes(region, n):
+    compiled = region.wrap(name_of)
+    for i in range(n):
+        assert compiled(type(f"Local{i}", (), {})) == f"Local{i}"
+        gc.collect()
+
+
+def test_entries_for_classes_that_are_gone_count_for_the_limit(caplog):
+    """A loop that makes such an object in each turn comes to an end, and is told."""
+    region = new_region()
+    log.reset()
+    calls_with_new_classes(region, 12)
+    frames = log.snapshot()
+    assert [frame.entry_index for frame in frames] == list(range(config.recompile_limit)) == list(range(8))
+    assert [frame.is_recompile for frame in frames] == [False] + [True] * 7
+    assert "cls: expected an object that is gone, found <class" in frames[1].recompile_reason
+    assert caplog.text.count("reached the limit of 8") == 1 and "an object that is gone" in caplog.text
+    assert len(region.cache_for(name_of.__code__).entries) <= 1
+    region.reset()
+    calls_with_new_classes(region, 1)
+    assert len(log.snapshot()) == 9
+
+
+def test_entries_for_classes_that_are_gone_are_versions_before():
+    region = new_region()
+    calls_with_new_classes(region, 1)
+    with config.patch(error_on_recompile=True), pytest.raises(RecompileError, match="an object that is gone"):
+        calls_with_new_classes(region, 1)
+
+
+def test_entries_of_modules_that_are_gone_do_not_count():
+    """Each module has a limit of its own, and those that come after it are none of its versions."""
+
+    class Of(torch.nn.Module):
+        def forward(self, x):
+            return x * self.factor if self.cls.__name__ else x
+
+    region = new_region()
+    compiled = region.wrap(Of.forward)
+    log.reset()
+    for i in range(12):
+        module = Of()
+        module.cls, module.factor = type(f"Local{i}", (), {}), 2
+        assert compiled(module, torch.ones(1)) == 2
+        del module
+        gc.collect()
+    assert len(log.snapshot()) == 12
 
 
 def test_guards_and_code_do_not_keep_a_class_alive():

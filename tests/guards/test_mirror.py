@@ -1,5 +1,6 @@
 """Readable guards and the reasons of misses. Needs no torch."""
 
+import io
 from collections import deque
 
 from dynamo_lite.config import config
@@ -92,6 +93,25 @@ def test_reasons_of_other_checks():
     assert why(ir.TRUTH, True, []) == "truth value True / []"
     assert why(ir.LEN, 3, 5) == "length 3 / length unknown"
     assert why(ir.PYTHON, callable, 5) == "<built-in function callable> to hold / 5"
+
+
+def test_reasons_of_what_has_the_same_text():
+    def found(kind, arg, value):
+        guards = GuardSet(["x"])
+        guards.check(guards.node(None, ir.LOCAL, 0), kind, arg)
+        guards.settle()
+        (failure,) = explain_miss(guards, (value,))
+        return failure.found
+
+    first, second = (type("Own", (), {}) for _ in range(2))
+    for cls in (first, second):
+        cls.__qualname__ = "Own"
+    streams = io.StringIO(), io.StringIO()
+    assert found(ir.IS, streams[0], streams[1]) == "another StringIO object"
+    assert found(ir.TYPE_IS, first, second()) == "another type Own"
+    assert found(ir.EQUALS, "a" * 200 + "b", "a" * 200 + "c").startswith("another 'aaa")
+    assert found(ir.IS_NOT, streams[0], streams[0]) == "StringIO object"
+    assert found(ir.IS, 12, 2) == "2"
 
 
 def test_misses_as_values():
