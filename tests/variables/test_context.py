@@ -129,6 +129,39 @@ def test_values_are_guarded():
     assert compare(reads, (None, None), (V, 4), (V, 4), (W, 1), (None, None)) == 3
 
 
+RATE = ContextVar("RATE", default=2.0)
+
+
+def test_a_float_that_is_set_is_another_one_than_the_default():
+    """It varies from the second version on, whether the first one had the default or what was set."""
+
+    def scaled(t):
+        return t * RATE.get()
+
+    assert compare(scaled, (None, None), (RATE, 3.0), (RATE, 4.0), (RATE, 5.0)) == 2
+    assert compare(scaled, (RATE, 3.0), (RATE, 4.0), (RATE, 5.0)) == 2
+
+
+def test_a_default_that_is_set_is_the_same_object():
+    default = [1, 2]
+    var = ContextVar("var", default=default)
+
+    def changes(t):
+        before = var.get()
+        before.append(len(before))
+        token = var.set([5])
+        t = t * len(var.get())
+        var.reset(token)
+        return t + len(var.get()), before is var.get()
+
+    compiled = dynamo_lite.compile(changes, backend="eager")
+    for n in (3, 4, 5):
+        if n == 5:
+            var.set(default)
+        result, is_same = compiled(x())
+        assert torch.equal(result, x() + n) and is_same and len(default) == n
+
+
 def test_a_token_that_goes_on():
     def gives_token(t):
         token = W.set(1)

@@ -45,6 +45,15 @@ def default_of(var: Any) -> Any:
         return UNSET
 
 
+def in_effect(var: Any) -> Any:
+    """What `get` returns, or `UNSET`. The access path of a value, whether it was set or is the default: a number that is another one once
+    it is set has varied."""
+    try:
+        return var.get()
+    except LookupError:
+        return UNSET
+
+
 class ContextVarVariable(NativeVariable):
     """A `ContextVar`. `now` is what it is set to: None as long as nobody has asked, and for nothing. `effects` are the calls of `set`
     that no `reset` has undone, as their tokens."""
@@ -75,13 +84,14 @@ class ContextVarVariable(NativeVariable):
         return self._read(tx, default_of)
 
     def _read(self, tx: Frame, function: Any) -> VariableTracker | None:
+        """What a function finds, which is what is in effect in the context of the call: the default is asked for where nothing is set."""
         real = function(self.value)
         node = tx.tr.source(self.source, ir.CALL, function)
         if real is UNSET:
             tx.tr.guard(node, ir.IS, UNSET)
             return None
         tx.tr.guard(node, ir.IS_NOT, UNSET)
-        return tx.tr.wrap(real, node)
+        return tx.tr.wrap(real, tx.tr.source(self.source, ir.CALL, in_effect))
 
     def differs(self) -> bool:
         return bool(self.effects)
