@@ -158,3 +158,80 @@ def test_an_error_under_fullgraph(unchanged):
     compiled = dynamo_lite.compile(class_attribute, backend="eager", fullgraph=True)
     with pytest.raises(dynamo_lite.exc.Unsupported, match="the backward of .*Scaled reads what changes later"):
         compiled(torch.ones(2, requires_grad=True))
+
+
+class KeepsLeaf(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return gradient * x.cos()
+
+
+class ReadsGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (5 if ctx.x.grad is None else ctx.x.grad)
+
+
+def leaf(x):
+    KeepsLeaf.apply(x).sum().backward()
+
+
+def leaf_of_inner_body(x):
+    y = KeepsLeaf.apply(x)
+    y.register_hook(lambda gradient: torch.cond(gradient.sum() > 0, lambda g: g * x, lambda g: g - x, (gradient,)))
+    y.sum().backward()
+
+
+def step(x):
+    x.grad = None
+    (KeepsLeaf.apply(x) * 2).sum().backward()
+    with torch.no_grad():
+        x.sub_(x.grad * 0.5)
+
+
+def run_at(fn):
+    x = torch.tensor([0.5, 1.0], requires_grad=True)
+    fn(x)
+    return x.detach(), x.grad
+
+
+@pytest.mark.parametrize("fn", [leaf, leaf_of_inner_body, step], ids=lambda fn: fn.__name__)
+def test_a_leaf_that_gets_its_gradient(fn):
+    """The graph reads the leaf itself after `backward` was followed first: what `backward` computes is the same."""
+    counter = CompileCounter()
+    torch.testing.assert_close(run_at(dynamo_lite.compile(fn, backend=counter, fullgraph=True)), run_at(fn))
+    assert counter.frame_count == 1
+
+
+def test_a_gradient_that_changes():
+    def f(x):
+        y = ReadsGradient.apply(x).sum()
+        x.grad = torch.full((2,), 7.0)
+        y.backward()
+
+    torch.testing.assert_close(run_at(dynamo_lite.compile(f, backend="eager")), run_at(f))
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="the backward of .*ReadsGradient reads what changes later"):
+        run_at(dynamo_lite.compile(f, backend="eager", fullgraph=True))
+
+
+def test_a_leaf_that_changes_in_place():
+    def f(x):
+        y = KeepsLeaf.apply(x).sum()
+        with torch.no_grad():
+            x.add_(1)
+        y.backward()
+
+    for fn in (f, dynamo_lite.compile(f, backend="eager")):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run_at(fn)

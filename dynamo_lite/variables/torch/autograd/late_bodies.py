@@ -8,13 +8,15 @@ Invariant: bodies are followed again only if anything has been changed since.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch.fx.node import map_arg
 
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.variables.torch.body import CapturedBody, argument_of, structure
 
 if TYPE_CHECKING:
-    from torch.fx import Node
+    from torch.fx import Graph, Node
 
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.interp.frame import Frame
@@ -63,7 +65,29 @@ def _signature(tx: Frame, captured: CapturedBody) -> tuple[Any, ...]:
     """What a body computes, for comparison; taken before it is finished."""
     body = captured.body
     with body:
-        results = [str(argument_of(tx.tr.graph, leaf)) for leaf in captured.leaves]
-    nodes = [(node.op, str(node.target), str(node.args), str(node.kwargs)) for node in body.graph.nodes]
-    inner = {name: str(module.code) for name, module in body.bodies.items()}
-    return nodes, results, inner, captured.lifted, structure(tx, captured.result)
+        results = [argument_of(tx.tr.graph, leaf) for leaf in captured.leaves]
+    return _form(body.graph, body.bodies, results), captured.lifted, structure(tx, captured.result)
+
+
+def _form(graph: Graph, bodies: dict[str, Any], results: list[Any]) -> tuple[Any, ...]:
+    """The operators of a graph, and those of its bodies. Nodes are numbered: the name of a placeholder is that which the value outside has
+    by now, and one that no operator had used before has none yet."""
+    numbers = {node: i for i, node in enumerate(graph.nodes)}
+
+    def text(arguments: Any) -> str:
+        return repr(map_arg(arguments, lambda node: _Numbered(numbers[node])))
+
+    nodes = [_of_node(node, text) for node in graph.nodes]
+    inner = {name: _form(module.graph, dict(module.named_children()), []) for name, module in bodies.items()}
+    return nodes, inner, text(results)
+
+
+def _of_node(node: Node, text: Callable[[Any], str]) -> tuple[str, ...]:
+    target = "" if node.op == "placeholder" else str(node.target)
+    return node.op, target, text(node.args), text(node.kwargs)
+
+
+class _Numbered(NamedTuple):
+    """Stands for a node among the arguments of others."""
+
+    number: int
