@@ -288,6 +288,46 @@ def test_the_argument_is_not_the_result():
         assert run.result is False
 
 
+def in_a_dictionary(ctx, a):
+    b, c = a * 2, a * 3
+    return b, {"b": b, "c": c}, [c]
+
+
+def same_places(result):
+    """Where the tensors in a result are the same."""
+    leaves = torch.utils._pytree.tree_leaves(result)
+    return [[a is b for a in leaves] for b in leaves]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "forward",
+    [
+        one_twice,
+        in_a_dictionary,
+        lambda ctx, a: (a, a),
+        marking("mark_non_differentiable", lambda a: ((a.sin(),) * 2, [a])),
+    ],
+    ids=["twice", "in a dictionary", "an argument", "marked"],
+)
+def test_which_results_are_the_same(forward, backend):
+    fn = function(forward, lambda ctx, *grads: sum(g * k for k, g in enumerate(grads, 2) if g is not None))
+
+    def f(a):
+        result = fn(a)
+        return same_places(result), [b.requires_grad for b in torch.utils._pytree.tree_leaves(result)], result
+
+    def gradient(run):
+        (a,) = x()
+        same, wanted, result = run(a)
+        assert same_places(result) == same
+        if wanted[0]:
+            sum(b.sum() for b in torch.utils._pytree.tree_leaves(result) if b.requires_grad).backward()
+        return same, wanted, a.grad
+
+    assert repr(gradient(dynamo_lite.compile(f, backend=backend, fullgraph=True))) == repr(gradient(f))
+
+
 LOG = []
 
 

@@ -174,6 +174,7 @@ class Outputs(Flattening):
     def __init__(self, tx: Frame, body: Body, result: VariableTracker, is_outside: Any) -> None:
         self.tensors: list[VariableTracker] = []
         self.inner: list[VariableTracker] = []
+        self.made: dict[VariableTracker, VariableTracker] = {}
         super().__init__(tx, self.inner, is_outside=is_outside)
         self.body = body
         self.is_tuple = isinstance(result, TupleVariable)
@@ -182,19 +183,30 @@ class Outputs(Flattening):
         self.tensors = [i for i in self.items if isinstance(i, TensorVariable)]
 
     def of(self, vt: VariableTracker) -> BodyPart:
-        if isinstance(vt, TensorVariable) and not self.body.is_made_inside(vt.proxy):
+        if not isinstance(vt, TensorVariable):
+            return super().of(vt)
+        if not self.body.is_made_inside(vt.proxy):
             return BodyPart(lambda items: vt, None)
-        return super().of(vt)
+        if all(vt is not known for known in (*self.items, *self.inner)):
+            self.inner.append(vt)
+        return BodyPart(lambda items: self.made[vt], torch.Tensor)
 
     @property
     def leaves_in_order(self) -> list[VariableTracker]:
         return [*self.tensors, *self.inner]
 
     def rebuild(self, results: list[VariableTracker]) -> VariableTracker:
-        """The result of `apply`, made of the results of the node."""
-        own, inner = iter(results), iter(results[len(self.tensors) :])
-        made = [next(own) if part is None else part(inner) for part in self.parts]
+        """The result of `apply`, made of the results of the node. A tensor that `forward` has made and returns several times stays one,
+        with the gradient of the last place; of an argument each place has a view."""
+        self.made = {leaf: r for leaf, r in zip(self.leaves_in_order, results, strict=True) if self._is_own(leaf)}
+        own = iter(results)
+        made = [
+            self.made.get(vt, next(own)) if p is None else p(own) for vt, p in zip(self.items, self.parts, strict=True)
+        ]
         return TupleVariable(made) if self.is_tuple else made[0]
+
+    def _is_own(self, vt: VariableTracker) -> bool:
+        return self.body.is_made_inside(vt.proxy)
 
 
 @whole
