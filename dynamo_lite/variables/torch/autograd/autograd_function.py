@@ -148,24 +148,29 @@ class ApplyCall:
         return result
 
     def returned(self, context: VariableTracker, result: VariableTracker) -> VariableTracker:
-        """The result of `apply` where nothing requires gradients: a tuple of any class becomes one, an argument a view of it."""
-        tx = self.tx
-        dirty = self.marked(context, "dirty_tensors")
-
-        def item(value: VariableTracker) -> VariableTracker:
-            is_input = isinstance(value, TensorVariable) and any(value is v for v in self.inputs)
-            if not is_input or any(value is d for d in dirty):
-                return value
-            return tx.call(tx.tr.build_constant_object(torch.Tensor.view_as), [value, value])
-
-        if not isinstance(result, TupleVariable):
-            return item(result)
-        return TupleVariable([item(value) for value in result.items])
+        """The result of `apply` where nothing requires gradients."""
+        return applied(self.tx, result, self.inputs, self.marked(context, "dirty_tensors"))
 
     def marked(self, context: VariableTracker, mark: str) -> list[VariableTracker]:
         """The arguments and results that `forward` marked."""
         marked = context.tp_getattro(self.tx, mark)
         return [] if is_none(marked) else self.tx.tr.unpack(self.tx, marked)
+
+
+def applied(
+    tx: Frame, result: VariableTracker, inputs: list[VariableTracker], dirty: list[VariableTracker]
+) -> VariableTracker:
+    """What `apply` makes of the result of `forward` without gradients: a tuple of any class becomes one, an argument a view of it."""
+
+    def item(value: VariableTracker) -> VariableTracker:
+        is_input = isinstance(value, TensorVariable) and any(value is v for v in inputs)
+        if not is_input or any(value is d for d in dirty):
+            return value
+        return tx.call(tx.tr.build_constant_object(torch.Tensor.view_as), [value, value])
+
+    if not isinstance(result, TupleVariable):
+        return item(result)
+    return TupleVariable([item(value) for value in result.items])
 
 
 class Outputs(Flattening):

@@ -8,21 +8,24 @@ Mirrors `torch/utils/checkpoint.py` and `torch/_higher_order_ops/wrap.py`.
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch.autograd import Variable
-from torch.utils.checkpoint import checkpoint, noop_context_fn
+from torch.utils.checkpoint import check_backward_validity, checkpoint, noop_context_fn
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.bodies import BREAK
 from dynamo_lite.graph.core.checkpoints import CONTEXT_FN, PRESERVES_RNG
 from dynamo_lite.variables.builtin.list import ListVariable
+from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
-from dynamo_lite.variables.protocol.constant import FALSE, TRUE, is_constant, is_none
+from dynamo_lite.variables.protocol.constant import FALSE, TRUE, ConstantVariable, is_constant, is_none
 from dynamo_lite.variables.protocol.dispatch import method
 from dynamo_lite.variables.stdlib.functools import PartialVariable
+from dynamo_lite.variables.stdlib.sysmodule import warn
 from dynamo_lite.variables.torch.body import (
     REGION,
     BodyVariable,
@@ -34,9 +37,12 @@ from dynamo_lite.variables.torch.body import (
 )
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
+from .autograd_function import applied
+
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
+_SET_GRAD = torch._C._set_grad_enabled
 _CHECKPOINT_OPTIONS = frozenset({"use_reentrant", "preserve_rng_state", "determinism_check", "debug", "early_stop"})
 
 
@@ -59,19 +65,28 @@ def _is_function(vt: VariableTracker, function: object) -> bool:
 
 @models(checkpoint)
 def checkpoint_call(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
-    """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call."""
+    """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call. Where
+    `use_reentrant` isn't given it is reentrant, and torch warns: here at the line of the call, there at one of torch's own wrappers."""
     options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHECKPOINT_OPTIONS}
     context_fn = kwargs.pop("context_fn", None)
     if not is_constant(*options.values()):
         unsupported(BREAK, "checkpoint with options that are not constant")
     known = {name: option.as_python_constant() for name, option in options.items()}
-    if known.get("determinism_check", "default") not in ("default", "none") or (known.get("use_reentrant") and kwargs):
+    if known.get("determinism_check", "default") not in ("default", "none"):
         unsupported(BREAK, "checkpoint with options that it refuses")
+    is_said = known.get("use_reentrant") is not None
+    is_reentrant = not is_said or bool(known["use_reentrant"])
+    if not is_said:
+        warn(tx, ConstantVariable(_NOT_SAID) if _NOT_SAID else unsupported(BREAK, "checkpoint without use_reentrant"))
+    if is_reentrant and (kwargs or context_fn is not None or known.get("debug")):
+        unsupported(BREAK, "checkpoint with options that it refuses")
+    if is_reentrant and not needs_grad([a.proxy for a in args if isinstance(a, TensorVariable)]):
+        return _without_gradients(tx, function, list(args))
     if not torch.is_grad_enabled():
         return tx.call(function, list(args), kwargs)
     captured = capture(tx, function, list(args), kwargs, only_calls=True)
     lifted = captured.lifted
-    if known.get("use_reentrant"):
+    if is_reentrant:
         _check_reentrant(args, captured.result)
     module = captured.module(lifted)
     captured.body.run(module, lifted)
@@ -84,15 +99,38 @@ def checkpoint_call(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> Vari
     return captured.rebuild(tensors)
 
 
+def _without_gradients(tx: Frame, function: Any, args: list[Any]) -> VariableTracker:
+    """A reentrant checkpoint none of whose arguments needs a gradient: torch warns, and the results need none either."""
+    tx.call(tx.tr.build_constant_object(check_backward_validity), [TupleVariable(args)])
+    grad = torch.is_grad_enabled()
+    if grad:
+        tx.tr.state.write(_SET_GRAD, (False,))
+    try:
+        return applied(tx, tx.call(function, args), args, [])
+    finally:
+        if grad and tx.tr.state.final is None:
+            tx.tr.state.write(_SET_GRAD, (True,))
+
+
+def _text_without_use_reentrant() -> str | None:
+    """What torch says where nothing says which implementation is meant; None where it says nothing, or raises."""
+    code: Any = inspect.unwrap(checkpoint).__code__  # type: ignore[attr-defined]
+    texts = [text for text in code.co_consts if type(text) is str and "use_reentrant parameter should be" in text]
+    return texts[0] if texts else None
+
+
+_NOT_SAID = _text_without_use_reentrant()
+
+
 def _check_reentrant(args: Any, result: VariableTracker) -> None:
     """A reentrant checkpoint is an `autograd.Function`: it sees the tensors that are arguments themselves, all its floating-point results
-    need gradients, and tensors inside of other results get none."""
-    if not needs_grad([a.proxy for a in args if isinstance(a, TensorVariable)]):
-        unsupported(BREAK, "reentrant checkpoint whose arguments need no gradient")
+    need gradients, tensors inside of other results get none, and of an argument it returns a view."""
     for item in result.items if result.python_type() is tuple else [result]:
         if isinstance(item, TensorVariable):
             meta = item.proxy.meta
             as_expected = meta.requires_grad or not (meta.dtype.is_floating_point or meta.dtype.is_complex)
+            if any(item is arg for arg in args):
+                unsupported(BREAK, "reentrant checkpoint that returns an argument")
         else:
             as_expected = item.is_python_constant()
         if not as_expected:
