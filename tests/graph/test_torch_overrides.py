@@ -50,6 +50,24 @@ class Duck:
         return cls(func(*[a.tensor if isinstance(a, Duck) else a for a in args], **(kwargs or {})))
 
 
+class Named:
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return func.__name__, [type(a).__name__ for a in args]
+
+
+OPERATORS = [
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.matmul,
+    operator.truediv,
+    operator.floordiv,
+    operator.mod,
+]
+OPERATORS += [operator.pow, operator.and_, operator.lshift, operator.eq, operator.ne, operator.lt, operator.iadd]
+
+
 def x():
     return torch.arange(16.0).reshape(4, 4)
 
@@ -136,6 +154,30 @@ class TestSubclasses:
 class TestOthers:
     def test_objects_that_are_no_tensors(self):
         whole(lambda a: (torch.add(Duck(a), a).tensor, F.relu(Duck(a)).tensor), x())
+
+    @pytest.mark.parametrize("is_first", [False, True])
+    @pytest.mark.parametrize("op", OPERATORS, ids=lambda f: f.__name__)
+    def test_operators(self, op, is_first):
+        def f(a):
+            result = op(Named(), a.sin()) if is_first else op(a.sin(), Named())
+            return result, a * 2
+
+        whole(f, x())
+
+    def test_a_method_of_its_own_comes_after(self):
+        class Own(Named):
+            def __radd__(self, other):
+                return "radd"
+
+        class Declines(Own):
+            @classmethod
+            def __torch_function__(cls, *args, **kwargs):
+                return NotImplemented
+
+        whole(lambda a: (a.sin() + Own(), a.sin() + Declines()), x())
+
+    def test_a_duck_beside_a_tensor(self):
+        whole(lambda a: ((a.sin() + Duck(a)).tensor, (a.sin() * 2 @ Duck(a)).tensor), x())
 
     def test_everybody_declines(self):
         class Declines:

@@ -40,7 +40,7 @@ from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
 from .numpy.models import ArrayVariable, tensor_of_array
 from .subclasses.wrapper_tensor import WrapperTensorVariable, build_wrapper
-from .tensor import GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
+from .tensor import FOREIGN_OPERANDS, GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
 from .tensor_slots import guard_slots, with_own_slots
 from .value_types import with_named_size
 
@@ -235,8 +235,8 @@ class Overrides:
         """An operator on tensors and numbers; None if nobody overrides."""
         if not self.skips_next and not self.applies(args, {}):
             return None
-        are_tensors = tuple([isinstance(a, TensorVariable) for a in args])
-        public = public_function(function, are_tensors)
+        kinds = _kinds(args)
+        public = public_function(function, kinds)
         if public is None:
             return NOT_IMPLEMENTED
         target = tx.tr.build_constant_object(public)
@@ -246,7 +246,7 @@ class Overrides:
         try:
             return target.tp_call(tx, args, {})
         except ObservedException as observed:
-            if issubclass(observed.exc.python_type(), TypeError) and declines_by_type_error(function, are_tensors):
+            if issubclass(observed.exc.python_type(), TypeError) and declines_by_type_error(function, kinds):
                 return NOT_IMPLEMENTED
             raise
 
@@ -278,6 +278,16 @@ def activate(tr: Trace) -> Overrides:
     return tr.overrides
 
 
+def _operate_with_object(tx: Frame, function: Any, args: list[VariableTracker]) -> VariableTracker:
+    """An operator of a tensor and an object that is none: its class overrides torch functions, or the tensor knows nothing of it."""
+    overrides = activate(tx.tr)
+    result = overrides.operator(tx, function, args) if overloaded_arguments(args) else None
+    return NOT_IMPLEMENTED if result is None else result
+
+
+FOREIGN_OPERANDS[InstanceVariable] = _operate_with_object
+
+
 def _meet_overrides(tr: Trace) -> Overrides:
     overrides = activate(tr)
     modes.go_below()
@@ -299,7 +309,19 @@ def _dict(tx: Frame, items: dict[str, Any]) -> VariableTracker:
     return result
 
 
-class _Probe(torch.Tensor):
+def _kinds(args: list[VariableTracker]) -> tuple[str, ...]:
+    """What stands at each position of an operator: beside an object that overrides and is no tensor, plain tensors are told apart."""
+    has_object = any(isinstance(a, InstanceVariable) for a in args)
+
+    def kind(vt: VariableTracker) -> str:
+        if not isinstance(vt, TensorVariable):
+            return "object" if isinstance(vt, InstanceVariable) else "number"
+        return "plain" if has_object and not overrides_torch_function(vt.python_type()) else "tensor"
+
+    return tuple(map(kind, args))
+
+
+class _Announces:
     """Tells which function torch announces for an operator."""
 
     announced: Any = None
@@ -308,51 +330,59 @@ class _Probe(torch.Tensor):
     def __torch_function__(
         cls, func: object, classes: object, args: tuple[Any, ...] = (), kwargs: object = None
     ) -> Any:
-        cls.announced = func
+        _Announces.announced = func
         return args[0]
 
 
-class _Refusing(torch.Tensor):
+class _Probe(_Announces, torch.Tensor):
+    """A tensor that does."""
+
+
+class _Refuses:
     """Raises a TypeError of its own."""
 
     @classmethod
     def __torch_function__(cls, func: object, classes: object, args: object = (), kwargs: object = None) -> Any:
-        raise TypeError(cls)
+        raise TypeError(_Refuses)
+
+
+class _Refusing(_Refuses, torch.Tensor):
+    """A tensor that does."""
 
 
 def _type_error_of(
-    function: Callable[..., Any], are_tensors: tuple[bool, ...], cls: type[torch.Tensor]
+    function: Callable[..., Any], kinds: tuple[str, ...], cls: type[torch.Tensor], other: type
 ) -> TypeError | None:
-    """The TypeError of an operator on tensors of a class at these positions, and numbers."""
+    """The TypeError of an operator on such operands: tensors of a class, objects of the other one, plain tensors and numbers."""
     with torch._C.DisableTorchFunctionSubclass():
-        sample = torch.zeros(1).as_subclass(cls)
+        plain = torch.zeros(1)
+        samples = {"tensor": plain.as_subclass(cls), "object": other(), "plain": plain, "number": 0}
     try:
         with _C._EnableTorchFunction():
-            function(*[sample if is_tensor else 0 for is_tensor in are_tensors])
+            function(*[samples[kind] for kind in kinds])
     except TypeError as error:
         return error
     return None
 
 
 @functools.cache
-def public_function(function: Callable[..., Any], are_tensors: tuple[bool, ...]) -> Any:
-    """The function that overrides see when `function` of the `operator` module meets tensors at these positions; None if it takes no
-    numbers."""
-    return _Probe.announced if _type_error_of(function, are_tensors, _Probe) is None else None
+def public_function(function: Callable[..., Any], kinds: tuple[str, ...]) -> Any:
+    """The function that overrides see when `function` of the `operator` module meets such operands; None if it takes none."""
+    return _Announces.announced if _type_error_of(function, kinds, _Probe, _Announces) is None else None
 
 
 @functools.cache
-def declines_by_type_error(function: Callable[..., Any], are_tensors: tuple[bool, ...]) -> bool:
+def declines_by_type_error(function: Callable[..., Any], kinds: tuple[str, ...]) -> bool:
     """Whether the operator takes a TypeError for a NotImplemented (`TypeError_to_NotImplemented_` in python_variable_methods.cpp). It
     raises none if it is a comparison for which something else answers."""
-    error = _type_error_of(function, are_tensors, _Refusing)
-    return error is None or error.args != (_Refusing,)
+    error = _type_error_of(function, kinds, _Refusing, _Refuses)
+    return error is None or error.args != (_Refuses,)
 
 
 def announced(fn: Callable[..., Any], args: list[VariableTracker]) -> Any:
     """The function that overrides see when the program calls `fn`: `__mul__` is `mul`."""
     if isinstance(fn, METHOD_DESCRIPTORS) and fn.__name__.startswith("__") and all(map(is_operand, args)):
-        return public_function(fn, tuple([isinstance(a, TensorVariable) for a in args])) or fn
+        return public_function(fn, _kinds(args)) or fn
     return fn
 
 

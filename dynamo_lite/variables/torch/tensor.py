@@ -33,7 +33,7 @@ from dynamo_lite.graph.inputs.buffers import ask, truth
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.graph.passes.leaves import as_leaf, is_unused
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import dict_of, mro_of, name_of, qualname_of
+from dynamo_lite.isa.typeobject import dict_of, lookup, mro_of, name_of, qualname_of
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.function import MethodVariable
@@ -176,7 +176,7 @@ class TensorVariable(VariableTracker):
     # -- operators
 
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
-        if not is_operand(other):
+        if not _is_taken(other):
             return NOT_IMPLEMENTED
         return operate(tx, COMPARE_OPS[op], [self, other])
 
@@ -391,6 +391,13 @@ def is_operand(vt: VariableTracker) -> bool:
     return issubclass(vt.python_type(), _NUMBERS)
 
 
+def _is_taken(vt: VariableTracker) -> bool:
+    """Whether the operators of tensors themselves take an operand: objects whose classes override torch functions as well."""
+    if is_operand(vt):
+        return True
+    return vt.__class__ in FOREIGN_OPERANDS and lookup(vt.python_type(), "__torch_function__") is not None
+
+
 _numpy = sys.modules.get("numpy")
 _NUMBERS = (int, float, complex) if _numpy is None else (int, float, complex, _numpy.number, _numpy.bool_)
 
@@ -448,7 +455,7 @@ def set_operators(
         setattr(model, slot, lambda self, tx, f=function: operate(tx, f, [self]))
 
 
-set_operators(TensorVariable, is_operand, operate)
+set_operators(TensorVariable, _is_taken, operate)
 
 
 # -- the class
