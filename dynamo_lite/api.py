@@ -27,7 +27,7 @@ from torch.nn.modules.module import _global_forward_pre_hooks
 from . import _eval_frame, markers
 from . import warm_cache as kept
 from .backends.registry import CompilerFn, in_background, lookup_backend, reset_backends, with_options
-from .config import CHOICES, config
+from .config import CHOICES, ConfigPatch, config
 from .frontend import convert, version_sharing
 from .graph import side
 from .messages import refuse_value, warn_user
@@ -592,6 +592,15 @@ def run(fn: Any = None) -> Any:
 
 
 # Global state
+
+
+def error_on_graph_break(error_on_graph_break: bool) -> ConfigPatch:
+    """A context manager and decorator: frames that are compiled inside raise `Unsupported` at a break, or split there.
+
+    It holds for what is compiled inside, not for versions that exist already; in captured code, for the breaks of the code that it
+    encloses, the innermost before the others, and `fullgraph=True` before all.
+    """
+    return config.patch(error_on_graph_break=error_on_graph_break)
 
 
 def reset() -> None:

@@ -13,7 +13,15 @@ import torch
 import torch.compiler
 from torch.compiler import _cache
 
-from .api import compile, disable, get_default_backend, reset, reset_code_caches, set_default_backend
+from .api import (
+    compile,
+    disable,
+    error_on_graph_break,
+    get_default_backend,
+    reset,
+    reset_code_caches,
+    set_default_backend,
+)
 from .backends.inductor import is_inductor_supported
 from .backends.registry import list_backends
 from .config import ConfigPatch, config
@@ -74,15 +82,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *(name for name in OF_TORCH if hasattr(torch.compiler, name) or hasattr(_cache, name))])
-
-
-def error_on_graph_break(error_on_graph_break: bool) -> ConfigPatch:
-    """A context manager and decorator: frames that are compiled inside raise `Unsupported` at a break, or split there.
-
-    It holds for what is compiled inside, not for versions that exist already; in captured code, for the breaks of the code that it
-    encloses, the innermost before the others, and `fullgraph=True` before all.
-    """
-    return config.patch(error_on_graph_break=error_on_graph_break)
 
 
 def patch_dynamo_config(

@@ -13,8 +13,8 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_570,
-    "backends": 3_670,
+    ".": 4_600,
+    "backends": 3_720,
     "backends/compiled": 900,
     "backends/regions": 1_080,
     "dynamism": 1_000,
@@ -29,7 +29,7 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 3_170,
     "polyfills": 1_680,
-    "report": 4_720,
+    "report": 4_930,
     "testing": 800,
     "tune": 1_720,
     "variables": 150,

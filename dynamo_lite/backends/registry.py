@@ -9,10 +9,11 @@ Invariant: looking a name up imports nothing of torch's compilers; an adapter do
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,19 @@ def register_backend(
         _backends[name] = compiler_fn
         _tags[name] = tuple(tags)
     return compiler_fn
+
+
+@contextlib.contextmanager
+def registrations() -> Iterator[None]:
+    """What is registered within the block is forgotten at its end."""
+    before, before_tags = dict(_backends), dict(_tags)
+    try:
+        yield
+    finally:
+        with _lock:
+            for table, kept in ((_backends, before), (_tags, before_tags)):
+                for name in table.keys() - kept.keys():
+                    del table[name]
 
 
 def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import importlib.abc
+import functools
 import importlib.machinery
 import importlib.util
 import io
@@ -24,22 +24,33 @@ from unittest import mock
 import torch
 
 from dynamo_lite import markers
-from dynamo_lite.api import compile, compile_module_, disable, optimize, optimize_assert, overriding, reset
+from dynamo_lite.api import (
+    compile,
+    compile_module_,
+    disable,
+    get_default_backend,
+    overriding,
+    reset,
+    set_default_backend,
+)
+from dynamo_lite.backends.registry import list_backends
 
-from .explain import explain
+from .torch_package import redirected_package
 
 
 @contextlib.contextmanager
 def redirected(backend: str | Callable[..., Any] | None = None) -> Iterator[None]:
-    """Within the block `torch.compile`, `nn.Module.compile`, the functions of `torch.compiler` that belong to them and `optimize` of
-    torch's compiler package are ours, and `backend` takes the place of every one that the program asks for, in these and in our own
-    functions."""
+    """Within the block `torch.compile`, `nn.Module.compile`, the functions of `torch.compiler` that belong to them and those of torch's
+    compiler package (`torch_package`) are ours, and `backend` takes the place of every one that the program asks for, in these and in our
+    own functions. Backends and settings of the program end with the block."""
 
+    @functools.wraps(torch.compile)  # noqa: TID251
     def redirected_compile(model: object = None, **options: Any) -> Any:
-        return compile(model, **{"backend": "inductor", **options})
+        return compile(model, **options)
 
+    @functools.wraps(torch.nn.Module.compile)
     def redirected_module_compile(self: torch.nn.Module, **options: Any) -> None:
-        compile_module_(self, **{"backend": "inductor", **options})
+        compile_module_(self, **options)
 
     replacements: list[tuple[Any, str, Callable[..., Any]]] = [
         (torch, "compile", redirected_compile),
@@ -49,64 +60,18 @@ def redirected(backend: str | Callable[..., Any] | None = None) -> Iterator[None
         (torch.compiler, "set_stance", markers.set_stance),
         (torch.compiler, "allow_in_graph", markers.allow_in_graph),
         (torch.compiler, "assume_constant_result", markers.assume_constant_result),
+        (torch.compiler, "list_backends", list_backends),
+        (torch.compiler, "set_default_backend", set_default_backend),
+        (torch.compiler, "get_default_backend", get_default_backend),
     ]
     with contextlib.ExitStack() as stack:
         stack.enter_context(overriding(backend))
+        stack.callback(set_default_backend, get_default_backend())
         for owner, name, replacement in replacements:
-            stack.enter_context(mock.patch.object(owner, name, replacement))
-        stack.enter_context(_compiler_package())
+            if hasattr(owner, name):  # torch 2.11 has no default backend
+                stack.enter_context(mock.patch.object(owner, name, replacement))
+        stack.enter_context(redirected_package())
         yield
-
-
-@contextlib.contextmanager
-def _compiler_package() -> Iterator[None]:
-    """Replace the entry points of torch's compiler package: at once where it is loaded, else when the program imports it."""
-
-    def redirected_optimize(backend: str | Callable[..., Any] = "inductor", **options: Any) -> Any:
-        return optimize(backend, **options)
-
-    def redirected_assert(backend: str | Callable[..., Any] = "inductor", **options: Any) -> Any:
-        return optimize_assert(backend, **options)
-
-    entries = {"optimize": redirected_optimize, "optimize_assert": redirected_assert, "explain": explain}
-    hook = _AfterImport(_PACKAGE, lambda module: stack.enter_context(mock.patch.multiple(module, **entries)))
-    with contextlib.ExitStack() as stack:
-        loaded = sys.modules.get(_PACKAGE)
-        if loaded is not None:
-            hook.then(loaded)
-        else:
-            sys.meta_path.insert(0, hook)
-        try:
-            yield
-        finally:
-            if loaded is None:
-                sys.meta_path.remove(hook)
-
-
-_PACKAGE = "torch." + "_dynamo"
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls `then` with a module when it has been imported."""
-
-    def __init__(self, name: str, then: Callable[[types.ModuleType], Any]) -> None:
-        self.name = name
-        self.then = then
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """The spec of the module as others find it, whose loader tells us."""
-        if name != self.name:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_tell(module: types.ModuleType) -> None:
-                execute(module)
-                self.then(module)
-
-            spec.loader.exec_module = execute_and_tell  # type: ignore[method-assign]
-        return spec
 
 
 def run_script(target: str, arguments: Sequence[str], *, as_module: bool = False) -> None:

@@ -1,0 +1,142 @@
+"""What scripts written for torch.compile say to it by torch's names counts where they run redirected, and ends with them."""
+
+import inspect
+
+import pytest
+import torch
+import torch._dynamo
+from torch._dynamo import config as theirs
+
+import dynamo_lite
+from dynamo_lite import exc
+from dynamo_lite.config import config
+from dynamo_lite.report.script import redirected
+from dynamo_lite.testing import CompileCounter
+
+X = torch.ones(3)
+
+
+@pytest.fixture(autouse=True)
+def block():
+    """Each test runs redirected; afterwards nothing is left of it."""
+    before = config.to_dict()
+    names = [(owner, vars(owner).copy()) for owner in (torch._dynamo, torch._dynamo.backends.registry, torch.compiler)]
+    bases = {name: found.__bases__ for name, found in vars(exc).items() if isinstance(found, type)}
+    kind = type(theirs)
+    of_torch = {key: theirs._config[key].user_override.get() for key in before if key in theirs._config}
+    try:
+        with redirected():
+            yield
+    finally:
+        for key, value in of_torch.items():
+            theirs._config[key].user_override.set(value)
+    assert config.to_dict() == before
+    assert type(theirs) is kind
+    assert all(getattr(owner, name) is found for owner, all_names in names for name, found in all_names.items())
+    assert {name: found.__bases__ for name, found in vars(exc).items() if isinstance(found, type)} == bases
+    assert dynamo_lite.compiler.get_default_backend() == "inductor"
+    assert "of_the_script" not in dynamo_lite.list_backends(None)
+
+
+def versions(calls=20, **keywords):
+    """How many graphs are made for a text that changes with each call."""
+    counter = CompileCounter()
+    f = torch.compile(lambda x, s: x + len(s), backend=counter, **keywords)
+    for i in range(calls):
+        assert torch.equal(f(X, "a" * i), X + i)
+    return counter.frame_count
+
+
+def broken(gm, example_inputs):
+    raise ValueError("broken")
+
+
+# Entry points
+
+
+def test_compile_is_described_as_torch_describes_it():
+    assert (torch.compile.__name__, torch.nn.Module.compile.__name__) == ("compile", "compile")
+    assert "fullgraph" in inspect.signature(torch.compile).parameters
+    assert torch.compile.__doc__ == inspect.unwrap(torch.compile).__doc__
+    assert inspect.unwrap(torch.compile).__module__ == "torch"
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.compiler, "set_default_backend"), reason="torch before 2.12 has no default backend"
+)
+def test_the_default_backend():
+    counter = CompileCounter()
+    torch.compiler.set_default_backend(counter)
+    assert torch.compiler.get_default_backend() is counter
+    torch.compile(lambda x: x + 1)(X)
+    module = torch.nn.Linear(3, 3)
+    module.compile()
+    module(X)
+    assert counter.frame_count == 2
+    torch._dynamo.backends.registry.set_default_backend(None)
+    assert dynamo_lite.compiler.get_default_backend() == "inductor"
+
+
+@pytest.mark.parametrize("owner", [torch._dynamo, torch._dynamo.backends.registry], ids=lambda owner: owner.__name__)
+def test_backends_of_the_script(owner):
+    counter = CompileCounter()
+
+    @owner.register_backend(name="of_the_script", tags=("debug",))
+    def backend(gm, example_inputs):
+        return counter(gm, example_inputs)
+
+    try:
+        assert torch.equal(torch.compile(lambda x: x + 1, backend="of_the_script")(X), X + 1)
+        assert counter.frame_count == 1
+        assert owner.lookup_backend("of_the_script") is backend
+        assert owner.lookup_backend("torchscript") is dynamo_lite.lookup_backend("torchscript")
+        assert "of_the_script" in owner.list_backends(None)
+        assert "of_the_script" not in torch.compiler.list_backends()
+    finally:
+        torch._dynamo.backends.registry._COMPILER_FNS.pop("of_the_script")
+        torch._dynamo.backends.registry._BACKENDS.pop("of_the_script")
+
+
+def test_torchs_backends_are_not_registered_here():
+    assert callable(
+        torch._dynamo.lookup_backend("aot_eager_decomp_partition")
+    )  # imports torch's backends, which register themselves
+    assert "tvm" not in dynamo_lite.list_backends(None)
+
+
+def test_lookup_of_a_backend_takes_graphs_of_any_origin():
+    graph = torch.fx.symbolic_trace(lambda x: (x + 1,))  # without fake values, which ours need
+    assert torch.equal(torch._dynamo.lookup_backend("aot_eager")(graph, [X])(X)[0], X + 1)
+
+
+@pytest.mark.parametrize("forget", [torch._dynamo.reset, torch._dynamo.reset_code_caches], ids=lambda f: f.__name__)
+def test_forgetting(forget):
+    counter = CompileCounter()
+    f = torch.compile(lambda x: x + 1, backend=counter)
+    for _ in range(2):
+        f(X)
+        getattr(torch._dynamo, forget.__name__)()
+    assert counter.frame_count == 2
+
+
+def test_stance_run_and_error_on_graph_break():
+    counter = CompileCounter()
+    f = torch.compile(lambda x: x + 1, backend=counter)
+    with torch._dynamo.set_stance("force_eager"):
+        f(X)
+    torch._dynamo.run(f)(X)
+    assert counter.frame_count == 0
+
+    def breaks(x):
+        torch._dynamo.graph_break()
+        return x + 1
+
+    with torch._dynamo.error_on_graph_break(True), pytest.raises(dynamo_lite.exc.Unsupported):
+        torch.compile(breaks, backend="eager")(X)
+
+
+def test_torchs_own_compiler_works():
+    graph, _ = torch._dynamo.export(lambda x: x.sin() + 1)(X)
+    assert torch.equal(graph(X), X.sin() + 1)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch._dynamo.export(lambda x: x + 1 if x.sum() > 0 else x)(X)
