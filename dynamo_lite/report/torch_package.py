@@ -30,6 +30,8 @@ from dynamo_lite.api import (
     set_default_backend,
 )
 from dynamo_lite.backends import registry
+from dynamo_lite.config import ALIASES, config
+from dynamo_lite.messages import warn_user
 
 from .explain import explain
 
@@ -76,6 +78,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 def _redirect(stack: contextlib.ExitStack, package: Any) -> None:
     """Have the package redirected until `stack` ends."""
     stack.enter_context(_entry_points(package))
+    stack.enter_context(_settings(package.config))
 
 
 # Functions
@@ -143,3 +146,88 @@ def _lookup(theirs: Callable[..., Any], compiler_fn: Any) -> Any:
         return theirs(compiler_fn)
     except Exception:
         return registry.lookup_backend(compiler_fn)
+
+
+# Settings
+
+
+@contextlib.contextmanager
+def _settings(theirs: Any) -> Iterator[None]:
+    """What the program sets in torch's config within the block is set in ours, too, where ours has the key."""
+    plain = type(theirs)
+    before = config.to_dict()
+    at_first = {key: theirs.__getattr__(key) for key in _shared(theirs)}
+    types.ModuleType.__setattr__(theirs, "__class__", _followed(plain, before, at_first))
+    try:
+        yield
+    finally:
+        types.ModuleType.__setattr__(theirs, "__class__", plain)
+        for key, value in before.items():
+            setattr(config, key, value)
+
+
+def _shared(theirs: Any) -> list[str]:
+    """The names in torch's config that are keys of ours, or aliases, and that may differ without a deprecation."""
+    entries = theirs._config
+    names = [name for name in (*config.to_dict(), *ALIASES) if name in entries]
+    return [name for name in names if not getattr(entries[name], "deprecated", False)]
+
+
+def _followed(plain: Any, before: dict[str, Any], at_first: dict[str, Any]) -> type:
+    """The class of torch's config whose changes ours follows. `before` has our values outside of the block, `at_first` torch's.
+
+    Defaults differ (`suppress_errors`): a value that is put back, by the end of a patch or from a copy of the whole config, is
+    no wish of the program. Ours is put back then, too.
+    """
+
+    def follow(name: str, value: object, *, put_back: bool) -> None:
+        if name not in at_first:
+            return
+        key = ALIASES.get(name, name)
+        ours = before[key] if put_back and value == at_first[name] else value
+        try:
+            setattr(config, key, ours)
+        except TypeError as error:
+            warn_user(f"{NAME}.config.{name} = {value!r} has no effect: {error}")
+
+    loading = False
+
+    class Followed(plain):  # type: ignore[misc]
+        def __setattr__(self, name: str, value: object) -> None:
+            # mock.patch deletes the attribute before it puts it back, which hides it
+            hidden = name in at_first and getattr(self._config[name], "hide", False)
+            super().__setattr__(name, value)
+            follow(name, value, put_back=hidden or loading)
+
+        def load_config(self, maybe_pickled_config: Any) -> None:
+            nonlocal loading
+            before_load, loading = loading, True
+            try:
+                super().load_config(maybe_pickled_config)
+            finally:
+                loading = before_load
+
+        def patch(self, *args: Any, **kwargs: Any) -> Any:
+            made = super().patch(*args, **kwargs)
+            made.__class__ = _both(type(made))
+            return made
+
+    return Followed
+
+
+def _both(plain: Any) -> type:
+    """The class of a patch of torch's config that puts ours back as well when it ends."""
+
+    class Both(plain):  # type: ignore[misc]
+        def __enter__(self) -> None:
+            keys = {ALIASES.get(name, name) for name in self.changes}
+            known = config.to_dict()
+            super().__enter__()
+            self.__dict__.setdefault("ours", []).append({key: known[key] for key in keys if key in known})
+
+        def __exit__(self, *exc_info: Any) -> None:
+            super().__exit__(*exc_info)
+            for key, value in self.__dict__["ours"].pop().items():
+                setattr(config, key, value)
+
+    return Both

@@ -1,6 +1,8 @@
 """What scripts written for torch.compile say to it by torch's names counts where they run redirected, and ends with them."""
 
 import inspect
+import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -140,3 +142,71 @@ def test_torchs_own_compiler_works():
     assert torch.equal(graph(X), X.sin() + 1)
     with pytest.raises(torch._dynamo.exc.Unsupported):
         torch._dynamo.export(lambda x: x + 1 if x.sum() > 0 else x)(X)
+
+
+# Settings
+
+
+def test_a_setting_and_its_alias():
+    theirs.cache_size_limit = 12
+    assert (config.recompile_limit, theirs.recompile_limit, versions()) == (12, 12, 12)
+    sys.modules["torch._dynamo.config"].recompile_limit = 3
+    assert (theirs.cache_size_limit, versions()) == (3, 3)
+
+
+def test_a_patch_ends():
+    @theirs.patch(recompile_limit=3)
+    def patched():
+        return config.recompile_limit
+
+    assert (patched(), config.recompile_limit, patched()) == (3, 8, 3)
+    with theirs.patch("suppress_errors", False), theirs.patch({"suppress_errors": True, "recompile_limit": 5}):
+        assert (config.suppress_errors, config.recompile_limit) == (True, 5)
+    assert (config.suppress_errors, config.recompile_limit, theirs.suppress_errors) == (True, 8, False)
+    with mock.patch.object(theirs, "suppress_errors", True):
+        assert config.suppress_errors
+    assert (config.suppress_errors, theirs.suppress_errors) == (True, False)
+
+
+def test_load_config_tells_what_differs():
+    saved = theirs.save_config()
+    theirs.assume_static_by_default = False
+    changed = theirs.get_config_copy()
+    theirs.load_config(saved)
+    assert (config.assume_static_by_default, config.suppress_errors) == (True, True)
+    theirs.load_config(changed)
+    assert (config.assume_static_by_default, config.suppress_errors) == (False, True)
+
+
+def test_settings_have_an_effect():
+    with theirs.patch(recompile_limit=3, fail_on_recompile_limit_hit=True):
+        with pytest.raises(exc.FailOnRecompileLimitHit):
+            versions()
+    with theirs.patch(error_on_recompile=True), pytest.raises(exc.RecompileError):
+        versions()
+    with theirs.patch(disable=True):
+        assert versions() == 0
+    with theirs.patch(automatic_dynamic_shapes=False):
+        counter = CompileCounter()
+        f = torch.compile(lambda x: x + 1, backend=counter)
+        for n in range(3, 7):
+            f(torch.ones(n))
+        assert counter.frame_count == 4
+
+
+def test_an_explicit_suppress_errors_counts():
+    with pytest.warns(UserWarning, match="the graph runs eagerly"):
+        assert torch.equal(torch.compile(lambda x: x + 1, backend=broken)(X), X + 1)
+    theirs.suppress_errors = False
+    with pytest.raises(exc.BackendCompilerFailed):
+        torch.compile(lambda x: x + 2, backend=broken)(X)
+
+
+def test_keys_of_torch_alone_and_values_that_are_refused():
+    with theirs.patch(minimum_call_count=2):
+        assert theirs.minimum_call_count == 2
+    with pytest.warns(UserWarning, match=r"torch\._dynamo\.config\.recompile_limit = 0 has no effect: .*1 or more"):
+        theirs.recompile_limit = 0
+    assert (config.recompile_limit, theirs.recompile_limit) == (8, 0)
+    with pytest.raises(AttributeError, match="does not exist"):
+        theirs.no_such_key = 1
