@@ -594,8 +594,16 @@ def slug_of(code: str) -> str:
     return _BY_CODE[f"DL{int(digits):03d}" if digits.isdigit() else text]
 
 
-class TorchDynamoException(RuntimeError):
+class _OwnError(RuntimeError):
+    """What makes the bases of the class below exchangeable: CPython refuses to assign them where the only one is builtin."""
+
+
+class TorchDynamoException(_OwnError):
     """Base of every exception that the compiler itself raises; never raised for an error of the user's program."""
+
+    def __init__(self, *args: object) -> None:
+        # By name: where scripts run redirected, classes of torch's compiler follow, whose arguments are others
+        RuntimeError.__init__(self, *args)
 
 
 class InternalTorchDynamoError(TorchDynamoException):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from dynamo_lite import markers
+from dynamo_lite import exc, markers
 from dynamo_lite.api import (
     error_on_graph_break,
     get_default_backend,
@@ -78,6 +78,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 def _redirect(stack: contextlib.ExitStack, package: Any) -> None:
     """Have the package redirected until `stack` ends."""
     stack.enter_context(_entry_points(package))
+    stack.enter_context(_exceptions(package.exc))
     stack.enter_context(_settings(package.config))
 
 
@@ -146,6 +147,28 @@ def _lookup(theirs: Callable[..., Any], compiler_fn: Any) -> Any:
         return theirs(compiler_fn)
     except Exception:
         return registry.lookup_backend(compiler_fn)
+
+
+# Exceptions
+
+
+@contextlib.contextmanager
+def _exceptions(theirs: Any) -> Iterator[None]:
+    """Each of our exception classes is also derived from torch's class of the same name, so that its `except` clauses catch ours. Torch's
+    own classes and names stay as they are: torch.export raises them."""
+    before: list[tuple[Any, tuple[type, ...]]] = []
+    try:
+        for name, ours in vars(exc).items():
+            their = getattr(theirs, name, None)
+            if not (isinstance(ours, type) and issubclass(ours, exc.TorchDynamoException)):
+                continue
+            if ours.__name__ == name and isinstance(their, type) and issubclass(their, Exception):
+                before.append((ours, ours.__bases__))
+                ours.__bases__ = (*ours.__bases__, their)
+        yield
+    finally:
+        for ours, bases in reversed(before):
+            ours.__bases__ = bases
 
 
 # Settings

@@ -1,6 +1,8 @@
 """What scripts written for torch.compile say to it by torch's names counts where they run redirected, and ends with them."""
 
+import copy
 import inspect
+import subprocess
 import sys
 from unittest import mock
 
@@ -210,3 +212,56 @@ def test_keys_of_torch_alone_and_values_that_are_refused():
     assert (config.recompile_limit, theirs.recompile_limit) == (8, 0)
     with pytest.raises(AttributeError, match="does not exist"):
         theirs.no_such_key = 1
+
+
+# Exceptions
+
+
+def of_fullgraph():
+    def f(x):
+        torch._dynamo.graph_break()
+        return x
+
+    torch.compile(f, backend="eager", fullgraph=True)(X)
+
+
+RAISED = {
+    "Unsupported": of_fullgraph,
+    "BackendCompilerFailed": lambda: torch.compile(lambda x: x + 1, backend=broken, fullgraph=True)(X),
+    "InvalidBackend": lambda: torch.compile(lambda x: x, backend="no such backend"),
+    "RecompileError": lambda: theirs.patch(error_on_recompile=True)(versions)(),
+    "FailOnRecompileLimitHit": lambda: theirs.patch(recompile_limit=1, fail_on_recompile_limit_hit=True)(versions)(),
+    "TorchDynamoException": of_fullgraph,
+}
+
+
+@pytest.mark.parametrize("name", RAISED)
+def test_except_of_torchs_class_catches_ours(name):
+    try:
+        RAISED[name]()
+    except getattr(torch._dynamo.exc, name) as error:
+        assert isinstance(error, getattr(exc, name))
+        assert str(error)
+        assert type(copy.copy(error)) is type(error)
+    else:
+        pytest.fail("nothing was raised")
+
+
+def test_the_package_is_redirected_when_the_script_imports_it(tmp_path):
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import sys, torch\n"
+        "assert 'torch._dynamo' not in sys.modules\n"
+        "import torch._dynamo.config as c\n"
+        "from torch._dynamo import register_backend\n"
+        "from torch._dynamo.exc import BackendCompilerFailed\n"
+        "c.suppress_errors = False\n"
+        "@register_backend\n"
+        "def bad(gm, example_inputs): raise ValueError\n"
+        "try: torch.compile(lambda x: x + 1, backend='bad')(torch.ones(2))\n"
+        "except BackendCompilerFailed as error: print(type(error).__module__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "dynamo_lite", "run", str(script)], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("dynamo_lite.exc\n", 0), done.stderr
