@@ -28,7 +28,7 @@ MOST_LINES = {
     "guards": 2_160,
     "interp": 1_700,
     "isa": 3_170,
-    "polyfills": 1_680,
+    "polyfills": 1_710,
     "report": 4_930,
     "testing": 800,
     "tune": 1_720,

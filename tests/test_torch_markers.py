@@ -2,15 +2,18 @@
 
 import dataclasses
 import functools
+import zlib
 from collections import namedtuple
 
 import pytest
 import torch
 import torch._dynamo
+from torch._dynamo.variables.functions import PolyfilledFunctionVariable
 
 import dynamo_lite
 from dynamo_lite import markers
 from dynamo_lite.exc import UserError
+from dynamo_lite.polyfills.registry import POLYFILLS, PURE, known_polyfill
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter, run_both
 
@@ -340,3 +343,26 @@ def ask_jit(x):
 @pytest.mark.parametrize("fn", [lambda x: scripted_if_tracing(x, 2) + 1, ask_jit])
 def test_functions_of_jit(fn):
     assert run_both(fn, X, _fullgraph=True).graph_count == 1
+
+
+@pytest.mark.parametrize("folds", [False, True])
+def test_substitute_in_graph(folds):
+    original = [zlib.crc32, zlib.adler32][folds]
+
+    @torch.compiler.substitute_in_graph(original, can_constant_fold_through=folds, skip_signature_check=True)
+    def stand_in(data, value, /):
+        return len(data) + value
+
+    try:
+        result, graphs, ops, slugs = captured(lambda x: x + original(b"abc", 2), X)
+        assert torch.equal(result, X + (original(b"abc", 2) if folds else 5))
+        assert (graphs, ops, slugs) == (1, 1, [])
+    finally:
+        for table in (POLYFILLS, PolyfilledFunctionVariable._get_polyfill_handlers()):
+            table.pop(original)
+        PURE.discard(original)
+
+
+def test_torchs_own_stand_ins_are_not_taken():
+    handlers = PolyfilledFunctionVariable._get_polyfill_handlers()
+    assert handlers and not [f for f in handlers if (known_polyfill(f) or helper).__module__.startswith("torch.")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -109,7 +110,28 @@ def find_polyfill(original: Any) -> Callable[..., Any] | None:
         home = MODULES.pop(module, None) if type(module) is str else None
         if home is not None:
             importlib.import_module(f"{__package__}.{home}")
-    return POLYFILLS.get(original)
+    return known_polyfill(original)
+
+
+def known_polyfill(original: Any) -> Callable[..., Any] | None:
+    """The stand-in of what the program has registered one for, here or with torch's `substitute_in_graph`, and of what has been asked for
+    already; or None."""
+    found = POLYFILLS.get(original)
+    registered = getattr(sys.modules.get(_OF_TORCH), "PolyfilledFunctionVariable", None)
+    if found is None and registered is not None:
+        marked = registered._get_polyfill_handlers().get(original)
+        found = getattr(marked, "__torch_dynamo_polyfill__", None)
+        if (
+            found is None or (found.__module__ or "").partition(".")[0] == "torch"
+        ):  # torch's own are for what torch.compile can do
+            return None
+        POLYFILLS[original] = found
+        if getattr(marked, "__torch_dynamo_can_constant_fold_through__", False):
+            PURE.add(original)
+    return found
+
+
+_OF_TORCH = "torch._dynamo.variables.functions"
 
 
 def _check_signature(original: Any, function: Any) -> None:

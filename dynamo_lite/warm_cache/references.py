@@ -42,7 +42,7 @@ from dynamo_lite.isa.typeobject import (
     weakrefoffset_of,
 )
 from dynamo_lite.plain_data import ATOMS, Codec, Data, Form, collection, record
-from dynamo_lite.polyfills.registry import POLYFILLS
+from dynamo_lite.polyfills.registry import known_polyfill
 from dynamo_lite.record import BreakRecord, Function, Specialization
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def _function_facts(f: types.FunctionType, mention: Any) -> tuple[Any, ...]:
 
 
 def _marks(f: Any) -> tuple[Any, ...]:
-    stand_in = POLYFILLS.get(f)
+    stand_in = known_polyfill(f)
     if stand_in is not None and stand_in.__module__.partition(".")[0] == _OWN_PACKAGE:
         stand_in = None  # comes with the version of this package, when it is first asked for
     code = getattr(f, "__code__", None)
