@@ -865,11 +865,14 @@ class TorchRuntimeError(TorchDynamoException):
 
 
 class InvalidBackend(TorchDynamoException):
-    """A backend name that nobody registered; `known` are the names that exist."""
+    """A backend name that nobody registered; `known` are the names that exist. `instead`, for a backend that only torch has: what to use,
+    with a semicolon, or nothing."""
 
-    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, known: Sequence[str] = (), instead: str | None = None) -> None:
         hint = f"known backends: {', '.join(known)}" if known else "see dynamo_lite.list_backends()"
-        near = near_names(name, known)
+        near = near_names(name, known) if instead is None else ""
+        if instead is not None:
+            hint = f"torch's backend of this name has no counterpart here{instead}; {hint}"
         super().__init__(f"Invalid backend: {name!r}; {f'did you mean {near}? ' if near else ''}{hint}")
         self.name = name
         self.known = tuple(known)

@@ -49,6 +49,23 @@ CompilerFn = Callable[..., CompiledFn]
 
 ENTRY_POINT_GROUP = "dynamo_lite.backends"
 
+ALIASES = {
+    "aot_eager_decomp_partition": "aot_eager",
+    "aot_eager_default_partitioner": "aot_eager",
+    "eager_debug": "eager",
+    "eager_noexcept": "eager",
+}
+"""Torch's names of backends for debugging → the name of what does the same to the values here."""
+
+_ABSENT = {
+    "invoke_subgraph": "; config.compile_regions compiles equal layers once under 'inductor'",
+    "pre_dispatch_eager": "; 'eager' runs the captured graph, 'aot_eager' that of AOTAutograd",
+    "ts": "; use 'torchscript'",
+    "tvm": "",
+    "openxla": "",
+}
+"""Names of torch's backends that nothing here corresponds to → what to use."""
+
 _lock = threading.RLock()
 _backends: dict[str, CompilerFn] = {}
 _tags: dict[str, tuple[str, ...]] = {}
@@ -97,7 +114,7 @@ def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")
 
 
 def lookup_backend(compiler_fn: str | CompilerFn) -> CompilerFn:
-    """The callable for a name; a callable is returned as it is.
+    """The callable for a name, also for torch's of `ALIASES`; a callable is returned as it is.
 
     Raises InvalidBackend for an unknown name (it lists the known ones), and whatever loading a third party's entry
     point raises.
@@ -109,8 +126,10 @@ def lookup_backend(compiler_fn: str | CompilerFn) -> CompilerFn:
     with _lock:
         if compiler_fn not in _backends:
             entry_point = _entry_points().get(compiler_fn)
+            if entry_point is None and compiler_fn in ALIASES:
+                return _backends[ALIASES[compiler_fn]]
             if entry_point is None:
-                raise InvalidBackend(compiler_fn, list_backends(None))
+                raise InvalidBackend(compiler_fn, list_backends(None), _ABSENT.get(compiler_fn))
             register_backend(entry_point.load(), name=compiler_fn)
         return _backends[compiler_fn]
 
@@ -176,7 +195,7 @@ def in_background(compiler_fn: str | CompilerFn, mode: str | None, options: Mapp
     """
     if not isinstance(compiler_fn, str):
         raise RuntimeError("background=True needs the name of a backend: another process can't have a function")
-    if compiler_fn == "eager":
+    if ALIASES.get(compiler_fn, compiler_fn) == "eager":
         return lookup_backend(compiler_fn)
     given: dict[str, Any] = {"background": True, **(options or {})}
     if compiler_fn != "autotune":

@@ -8,6 +8,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.backends import registry
 from dynamo_lite.backends.registry import (
+    ALIASES,
     backend_name,
     list_backends,
     lookup_backend,
@@ -195,3 +196,16 @@ def test_a_backend_that_is_not_installed_names_its_extra(monkeypatch):
     with pytest.raises(dynamo_lite.exc.BackendCompilerFailed) as info:
         dynamo_lite.compile(lambda x: x + 1, backend="openvino", fullgraph=True)(torch.ones(2))
     assert re.fullmatch(lack, *info.value.__notes__)
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_torchs_names_for_debugging(name):
+    assert lookup_backend(name) is lookup_backend(ALIASES[name])
+    x = torch.ones(3)
+    assert torch.equal(dynamo_lite.compile(lambda x: x + 1, backend=name)(x), x + 1)
+    assert name not in list_backends(None)
+
+
+def test_a_name_of_torch_without_a_counterpart():
+    with pytest.raises(InvalidBackend, match="no counterpart here; 'eager' runs .*known backends: aot_eager"):
+        lookup_backend("pre_dispatch_eager")
