@@ -218,7 +218,7 @@ def compile(
 
     Raises InvalidBackend for an unknown name, RuntimeError for options that contradict each other or that the backend
     does not know, and TypeError for a `model` that cannot be called and for keywords of a wrong type. A mode has no effect, and warns, with
-    a backend that has none.
+    a backend that has none, and so have options with one of ours that takes none.
     """
     _check_keywords(fullgraph, dynamic, mode, options, name, recompile_limit, regions, background)
     if mode is not None and options is not None:

@@ -1050,10 +1050,10 @@ REFUSED = {
     "mode": (lambda: dynamo_lite.compile(mode=3), TypeError, "mode=3: expected a name"),
     "limit": (lambda: dynamo_lite.compile(recompile_limit="8"), TypeError, "recompile_limit='8': expected a number"),
     "name": (lambda: dynamo_lite.compile(name=3), TypeError, "name=3: expected a text"),
-    "options of eager": (
-        lambda: dynamo_lite.compile(abs, backend="eager", options={"a": 1}),
+    "options of a function": (
+        lambda: dynamo_lite.compile(abs, backend=lambda gm, example_inputs: gm, options={"a": 1}),
         RuntimeError,
-        "options={'a': 1}: the backend eager takes none",
+        "options={'a': 1}: the backend <lambda> takes none",
     ),
     "option": (
         lambda: dynamo_lite.compile(abs, options={"trition.cudagraphs": True}),
@@ -1100,6 +1100,14 @@ def test_a_mode_that_a_backend_has_not_is_a_note_at_the_users_line(backend):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         dynamo_lite.compile(lambda x: x + 1, backend=backend, mode="default")
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "eager_noexcept"])
+def test_options_that_a_backend_has_not_are_a_note_at_the_users_line(backend):
+    with pytest.warns(UserWarning, match="options={'a': 1} have no effect: the backend .*eager takes none") as told:
+        compiled = dynamo_lite.compile(lambda x: x + 1, backend=backend, options={"a": 1})
+    assert told[0].filename == __file__
+    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
 
 
 def test_the_mode_lite():

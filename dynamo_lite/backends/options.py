@@ -13,8 +13,9 @@ from dynamo_lite.messages import warn_user
 
 
 def taken(compiler_fn: Callable[..., Any], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of `given` that a backend gets. A mode, or `regions`, that it has no keyword for is
-    left out, with a warning, for all that they ask for is speed; for options RuntimeError is raised."""
+    """The keywords of `given` that a backend gets. A mode, or `regions`, that it has no keyword for is left out, with a warning, for all
+    that they ask for is speed; so are options, which torch's backends for debugging ignore, too, where the backend is ours. For those of
+    another backend RuntimeError is raised."""
     found = dict(given)
     try:
         parameters = inspect.signature(compiler_fn).parameters
@@ -24,13 +25,19 @@ def taken(compiler_fn: Callable[..., Any], name: str, given: Mapping[str, Any]) 
         return found
     for key in [key for key in found if key not in parameters]:
         value = found.pop(key)
-        if key == "options":
+        if key == "options" and _is_ours(compiler_fn):
+            warn_user(f"options={value!r} have no effect: the backend {name} takes none")
+        elif key == "options":
             raise RuntimeError(f"{key}={value!r}: the backend {name} takes none")
-        if key == "regions":
+        elif key == "regions":
             warn_user(f"regions={value!r} has no effect: the backend {name} compiles graphs as a whole")
         elif value != "default":
             warn_user(f"mode={value!r} has no effect: the backend {name} has no modes")
     return found
+
+
+def _is_ours(compiler_fn: Any) -> bool:
+    return (getattr(compiler_fn, "__module__", None) or "").partition(".")[0] == __package__.partition(".")[0]
 
 
 def refuse_unknown(name: str, options: Mapping[str, Any] | None, known: Sequence[str]) -> None:
