@@ -563,7 +563,7 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
     def replace(function: Callable[..., Any]) -> Any:
         uncaptured = _eval_frame.Uncaptured(function)
         setattr(uncaptured, markers.DISABLED, True)
-        uncaptured._torchdynamo_disable_msg = reason
+        setattr(uncaptured, markers.REASON, reason)
         return uncaptured
 
     if isinstance(target, type) and isinstance(target.__init__, types.FunctionType):

@@ -190,6 +190,15 @@ def is_disabled(fn: Callable[..., Any]) -> bool:
     return bool(getattr(fn, DISABLED, False))
 
 
+REASON = "_torchdynamo_disable_msg"
+"""The attribute with the reason that was given to `disable`, ours or torch's."""
+
+
+def told_disabled(name: object, reason: object) -> str:
+    """What a break says about a function of this name that is disabled, for the reason given if there is one."""
+    return f"{name} is disabled" + (f" ({reason})" if isinstance(reason, str) and reason else "")
+
+
 # Marks on tensors
 
 

@@ -366,3 +366,12 @@ def test_substitute_in_graph(folds):
 def test_torchs_own_stand_ins_are_not_taken():
     handlers = PolyfilledFunctionVariable._get_polyfill_handlers()
     assert handlers and not [f for f in handlers if (known_polyfill(f) or helper).__module__.startswith("torch.")]
+
+
+@pytest.mark.parametrize("disable", [dynamo_lite.disable, torch.compiler.disable])
+@pytest.mark.parametrize("reason", ["because I say", None])
+def test_the_reason_of_disable_is_told(disable, reason):
+    disabled = disable(helper, reason=reason)
+    captured(lambda x: disabled(x) + 1, X)
+    expected = "helper is disabled" + (" (because I say)" if reason else "")
+    assert [b.context for b in log.breaks()] == [expected]

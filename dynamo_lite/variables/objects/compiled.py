@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite import _eval_frame
+from dynamo_lite import _eval_frame, markers
 from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker, real_object
@@ -210,7 +210,9 @@ class DisabledVariable(DescriptorVariable):
         return self if obj is None else MethodVariable(self, obj)
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
-        return unsupported("call-skipped-function", f"{getattr(self.value, '__qualname__', self.value)} is disabled")
+        name = getattr(self.value, "__qualname__", self.value)
+        reason = getattr(self.value, markers.REASON, None)
+        return unsupported("call-skipped-function", markers.told_disabled(name, reason))
 
 
 @builds(_eval_frame.Uncaptured, _eval_frame.UncapturedFunction)

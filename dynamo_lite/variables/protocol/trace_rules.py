@@ -108,7 +108,7 @@ def why_not_inlined(fn: Any) -> tuple[str, str] | None:
     """(slug, context) of the break that calling a real Python function means, or None to follow it."""
     attributes = fn.__dict__
     if attributes and attributes.get("_torchdynamo_disable"):
-        return ("call-skipped-function", f"{fn.__qualname__} is disabled")
+        return ("call-skipped-function", markers.told_disabled(fn.__qualname__, attributes.get(markers.REASON)))
     module = fn.__globals__.get("__name__") or ""
     top = module.partition(".")[0]
     if fn.__code__ in markers.FOLLOWED_CODES:
@@ -178,7 +178,7 @@ def transparent_target(fn: Any) -> Any:
     marker = TORCH_MARKERS.get((module, fn.__qualname__))
     if marker is not None:
         return marker
-    if str(fn.__dict__.get("_torchdynamo_disable_msg")).startswith(_UNABLE):
+    if str(fn.__dict__.get(markers.REASON)).startswith(_UNABLE):
         return fn._torchdynamo_orig_callable
     if module == _COMPILED and not fn.__dict__.get("_torchdynamo_disable"):
         return fn.__dict__.get("_torchdynamo_orig_callable")
