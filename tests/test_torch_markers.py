@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 import zlib
 from collections import namedtuple
 
@@ -375,3 +376,13 @@ def test_the_reason_of_disable_is_told(disable, reason):
     captured(lambda x: disabled(x) + 1, X)
     expected = "helper is disabled" + (" (because I say)" if reason else "")
     assert [b.context for b in log.breaks()] == [expected]
+
+
+def test_disable_inside_of_captured_code_is_named():
+    def f(x):
+        return dynamo_lite.disable(lambda y: y + 1)(x) + 1
+
+    result, _, _, slugs = captured(f, X)
+    assert torch.equal(result, X + 2)
+    assert slugs[0] == "call-skipped-function"
+    assert re.match(r"disable\(\) of .*<lambda>", log.breaks()[0].context)

@@ -13,7 +13,7 @@ from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.protocol.base import MISSING, Child, Plain, VariableTracker, real_object
 from dynamo_lite.variables.protocol.descr import DescriptorVariable
-from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.protocol.dispatch import builtin, constructor
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .function import FunctionVariable, MethodVariable
@@ -213,6 +213,12 @@ class DisabledVariable(DescriptorVariable):
         name = getattr(self.value, "__qualname__", self.value)
         reason = getattr(self.value, markers.REASON, None)
         return unsupported("call-skipped-function", markers.told_disabled(name, reason))
+
+
+@constructor(_eval_frame.Uncaptured, _eval_frame.UncapturedFunction)
+def new_uncaptured(tx: Frame, cls: VariableTracker, function: VariableTracker) -> VariableTracker:
+    """`disable` is called in captured code."""
+    return unsupported("call-skipped-function", f"disable() of {function.describe()}")
 
 
 @builds(_eval_frame.Uncaptured, _eval_frame.UncapturedFunction)
