@@ -84,9 +84,9 @@ class Settings:
                 table = namespace[_TABLE] = _RegionTable()
             share = table.get(self)
             if share is None:
-                key = self, version_sharing.key_of(owner)
+                key = hash(self), version_sharing.key_of(owner)
                 share = _shares.get(key)
-                if share is None:
+                if share is None or share.region.settings != self:
                     share = _shares[key] = _Share(self.new_region())
                 table[self] = share
                 share.region.limits.serve(owner)
@@ -103,7 +103,9 @@ class _Share:
         self.region = region
 
 
-_shares: weakref.WeakValueDictionary[tuple[Settings, Hashable], _Share] = weakref.WeakValueDictionary()
+_shares: weakref.WeakValueDictionary[tuple[int, Hashable], _Share] = weakref.WeakValueDictionary()
+"""By the hash of the settings: a key that held them would keep alive their backend, and with it the globals of the program, whose functions
+hold the share. Settings of the same hash that are others share nothing."""
 
 
 class _RegionTable(dict[Settings, _Share]):

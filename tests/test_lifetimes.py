@@ -450,6 +450,49 @@ def test_classes_and_functions_are_not_kept(maker, dynamic):
     assert [ref() for ref in refs] == [None, None]
 
 
+def test_a_backend_that_leads_to_its_function_is_not_kept():
+    def compile_one():
+        def backend(gm, example_inputs):
+            return gm.forward
+
+        def function(x):
+            return x + 1
+
+        backend.function = function
+        compiled = dynamo_lite.compile(function, backend=backend)
+        assert compiled(torch.ones(2)).sum() == 4
+        return weakref.ref(backend), weakref.ref(function)
+
+    refs = compile_one()
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
+GLOBALS_AT_THE_END = """
+import torch, dynamo_lite
+
+def backend(gm, example_inputs):
+    return gm.forward
+
+@dynamo_lite.compile(backend=backend)
+def f(x, n):
+    return x * n + 1
+
+class Last:
+    def __del__(self):
+        print("del", f(torch.ones(2), 7).sum().item())
+
+assert f(torch.ones(2), 3).sum() == 8
+last = Last()
+"""
+
+
+def test_globals_die_before_the_interpreter_is_taken_apart():
+    """Their finalizers can still call compiled functions."""
+    run = subprocess.run([sys.executable, "-c", GLOBALS_AT_THE_END], capture_output=True, text=True, timeout=120)
+    assert (run.stdout, run.stderr, run.returncode) == ("del 16.0\n", "", 0)
+
+
 def objects():
     gc.collect()
     return len(gc.get_objects())
