@@ -17,8 +17,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import inspect
 import operator
 import os
+import unittest
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, get_args, get_type_hints
@@ -192,6 +195,28 @@ class ConfigPatch(contextlib.ContextDecorator):
     def changes(self) -> dict[str, Any]:
         """The keys and values that are set inside."""
         return dict(self._changes)
+
+    def __call__(self, func: Any) -> Any:
+        """The function under the patch; of a `unittest.TestCase`, the class itself, whose tests then run under it, with what is set up for
+        them and for the class. Raises TypeError for another class, of which it is not clear what should run under it."""
+        if not isinstance(func, type):
+            return super().__call__(func)
+        if not issubclass(func, unittest.TestCase):
+            raise TypeError(
+                f"config.patch decorates functions and subclasses of unittest.TestCase, not the class {func.__name__}: decorate its methods"
+            )
+        set_up = inspect.getattr_static(func, "setUpClass")
+
+        @functools.wraps(set_up)
+        def set_up_class(cls: type[unittest.TestCase]) -> None:
+            patch = self._recreate_cm()
+            patch.__enter__()
+            # Runs after `tearDownClass`, and where `setUpClass` raises.
+            cls.addClassCleanup(patch.__exit__, None, None, None)
+            set_up.__get__(None, cls)()
+
+        func.setUpClass = classmethod(set_up_class)  # type: ignore[method-assign]
+        return func
 
     def _recreate_cm(self) -> ConfigPatch:
         # A decorated function may call itself or run in several threads: each call gets its own saved values.

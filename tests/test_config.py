@@ -2,6 +2,7 @@ import dataclasses
 import pathlib
 import re
 import threading
+import unittest
 
 import pytest
 
@@ -52,6 +53,70 @@ def test_patch_as_decorator():
 
     assert inside(2) == [1, 1, 1]
     assert config.recompile_limit == 8
+
+
+def run_tests(case):
+    """Run the tests of a class; how many ran, and those that failed."""
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(case).run(result)
+    return result.testsRun, [text for _, text in result.failures + result.errors]
+
+
+def test_patch_of_a_test_class():
+    seen = []
+
+    @config.patch(verbose=True)
+    @config.patch(recompile_limit=3)
+    class Case(unittest.TestCase):
+        @classmethod
+        def setUpClass(cls):
+            super().setUpClass()
+            seen.append((cls.__name__, config.recompile_limit))
+
+        @classmethod
+        def tearDownClass(cls):
+            seen.append(("tearDownClass", config.recompile_limit))
+
+        def setUp(self):
+            super().setUp()
+            seen.append(("setUp", config.recompile_limit))
+
+        def test_inside(self):
+            self.assertEqual((config.recompile_limit, config.verbose), (3, True))
+
+    class Derived(Case):
+        def test_too(self):
+            self.assertEqual(config.recompile_limit, 3)
+
+    assert isinstance(Case, type)
+    assert run_tests(Case) == (1, [])
+    assert seen == [("Case", 3), ("setUp", 3), ("tearDownClass", 3)]
+    assert run_tests(Derived) == (2, [])
+    assert (config.recompile_limit, config.verbose) == (8, False)
+
+
+def test_patch_of_a_test_class_that_cannot_be_set_up():
+    @config.patch(recompile_limit=3)
+    class Case(unittest.TestCase):
+        @classmethod
+        def setUpClass(cls):
+            raise ValueError("not today")
+
+        def test_nothing(self):
+            pass
+
+    ran, errors = run_tests(Case)
+    assert ran == 0
+    assert "not today" in errors[0]
+    assert config.recompile_limit == 8
+
+
+def test_patch_of_another_class():
+    with pytest.raises(TypeError, match="subclasses of unittest.TestCase, not the class Plain: decorate its methods"):
+
+        @config.patch(recompile_limit=3)
+        class Plain:
+            pass
 
 
 def test_aliases():
