@@ -18,7 +18,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import inspect
+import json
 import operator
 import os
 import unittest
@@ -161,6 +163,32 @@ class Config(AcceptedKeys):
     def to_dict(self) -> dict[str, Any]:
         """All keys and their values."""
         return {key: getattr(self, key) for key in _DEFAULTS}
+
+    def get_config_copy(self) -> dict[str, Any]:
+        """`to_dict`, in torch's spelling."""
+        return self.to_dict()
+
+    def shallow_copy_dict(self) -> dict[str, Any]:
+        """The same: no value has parts."""
+        return self.to_dict()
+
+    def codegen_config(self) -> str:
+        """Lines of Python that set the keys whose value is not the default."""
+        return "\n".join(f"dynamo_lite.config.{key} = {value!r}" for key, value in self.changed().items())
+
+    def save_config(self) -> bytes:
+        """All keys and their values as JSON, for `load_config`."""
+        return json.dumps(self.to_dict()).encode()
+
+    def load_config(self, saved: bytes | str | Mapping[str, Any]) -> None:
+        """Set the keys to what `save_config` or a copy has kept; keys that it lacks stay. Sets none and raises where one is unknown
+        (AttributeError) or has a value that it can't have (TypeError)."""
+        changes = saved if isinstance(saved, Mapping) else json.loads(saved)
+        self.patch(changes).__enter__()
+
+    def get_hash(self) -> bytes:
+        """A digest of all keys and their values, the same in every process."""
+        return hashlib.sha256(self.save_config()).digest()
 
     def reset(self) -> None:
         """Every key back to its default (environment variables are not read again)."""

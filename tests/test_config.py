@@ -161,6 +161,47 @@ def test_changed_repr_reset():
     assert {field.name for field in dataclasses.fields(Config)} == set(settings.to_dict())
 
 
+def test_settings_saved_and_loaded():
+    settings, other = (
+        Config(recompile_limit=3, stitch=False, capture_scalar_outputs=True, tune_store="ä"),
+        Config(verbose=True),
+    )
+    other.load_config(settings.save_config())
+    assert other == settings
+    assert other.get_hash() == settings.get_hash() != Config().get_hash()
+    copy = settings.get_config_copy()
+    assert copy == settings.shallow_copy_dict() == settings.to_dict()
+    settings.reset()
+    assert copy["recompile_limit"] == 3
+    settings.load_config(copy)
+    assert settings == other
+    settings.load_config({"cache_size_limit": 5})
+    assert (settings.recompile_limit, settings.stitch) == (5, False)
+
+
+def test_loading_settings_sets_all_or_none():
+    settings = Config()
+    for wrong, error in (
+        ({"verbose": True, "nope": 1}, AttributeError),
+        ({"verbose": True, "debug": "maybe"}, TypeError),
+    ):
+        with pytest.raises(error):
+            settings.load_config(wrong)
+    assert settings == Config()
+
+
+def test_settings_as_assignments():
+    settings = Config(recompile_limit=3, optimize_ddp="python_reducer")
+    lines = settings.codegen_config()
+    assert lines == "dynamo_lite.config.recompile_limit = 3\ndynamo_lite.config.optimize_ddp = 'python_reducer'"
+    before = config.to_dict()
+    try:
+        exec(lines)
+        assert (config.recompile_limit, config.optimize_ddp) == (3, "python_reducer")
+    finally:
+        config.load_config(before)
+
+
 def test_environment():
     environ = {"DYNAMO_LITE_DEBUG": "1", "DYNAMO_LITE_RECOMPILE_LIMIT": "3", "DYNAMO_LITE_TIMING": "off", "OTHER": "1"}
     assert _from_environment(environ) == {"debug": True, "recompile_limit": 3, "timing": False}
