@@ -9,6 +9,7 @@ import os
 import pkgutil
 import random
 import signal
+import subprocess
 import sys
 import threading
 import warnings
@@ -547,3 +548,37 @@ def test_a_handler_that_raises_while_a_module_is_imported():
     """The import is completed; the exception comes right after it."""
     done = processes.run(["-c", INTERRUPTED_IMPORT])
     assert done.stdout == "timed out True\n[6.0, 6.0, 6.0, 6.0]\n", done.stderr
+
+
+# -- python -b and -bb
+
+BYTES_AND_TEXT = """
+import torch
+import dynamo_lite
+
+@dynamo_lite.compile(backend="eager")
+def loop(x, table):
+    for key in table:
+        x = x * table[key]
+    return x, len(table)
+
+@dynamo_lite.compile(backend="eager")
+def make(x, text, other):
+    if text:
+        x = x + 1
+    y = x.sum().item() > 0
+    return x, [text, other], len(text), text == text, y
+
+for key in b"a", "a", b"a", "a":
+    for factor in 3, 4, 5:
+        assert loop(torch.ones(2), {key: factor})[0].tolist() == [factor] * 2
+for text, other in (b"a", "b"), ("a", b"b"), ("", b""), (b"", "x"), (b"abc", 2.5):
+    assert make(torch.ones(2), text, other)[1] == [text, other]
+assert dynamo_lite.explain(make)(torch.ones(2), b"a", "b").graph_count > 0
+"""
+
+
+@pytest.mark.parametrize("option", ["-b", "-bb"])
+def test_tables_of_ours_never_compare_bytes_with_text(option):
+    run = subprocess.run([sys.executable, option, "-c", BYTES_AND_TEXT], capture_output=True, text=True, timeout=120)
+    assert (run.stdout, run.stderr, run.returncode) == ("", "", 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import types
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite import own_builtins, polyfills
@@ -192,12 +193,16 @@ def is_sourced(v: VariableTracker) -> bool:
 def _is_known_by_value(v: VariableTracker) -> bool:
     """True for a constant from outside if another object may have its value and pass its guards."""
     value = v.value
-    cached = value in _SMALL_INTS if type(value) is int else type(value) in (str, bytes) and value in _UNIT_TEXTS
+    cached = value in _CACHED.get(type(value), ())
     return not cached and is_sourced(v) and any(check.kind == ir.EQUALS for check in v.source.checks)
 
 
-_SMALL_INTS = range(-5, 257)
-_UNIT_TEXTS = frozenset({"", b""}) | {chr(i) for i in range(256)} | {bytes([i]) for i in range(256)}
+# By type: a set of text and bytes compares them, which is an error under `python -bb`.
+_CACHED: dict[type, Container[Any]] = {
+    int: range(-5, 257),
+    str: frozenset({"", *map(chr, range(256))}),
+    bytes: frozenset({b"", *(bytes([i]) for i in range(256))}),
+}
 
 
 def _is_made_once(value: Any) -> bool:

@@ -478,7 +478,9 @@ def _root_step(node: GuardNode) -> Steps:
 
 def plain(arg: object) -> Any:
     """The argument of an accessor in `GuardNode.steps`: plain values as they are, a function by its name, another object by its class and
-    address."""
+    address. Bytes are marked, as paths are compared with each other, and bytes with text is an error under `python -bb`."""
+    if type(arg) is bytes:
+        return "bytes", arg
     if type(arg) in _PLAIN:
         return arg
     return _name_of(arg) or f"<{qualname_of(type(arg))} at {id(arg):#x}>"
