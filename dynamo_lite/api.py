@@ -609,11 +609,12 @@ def reset() -> None:
     """Forget everything that was compiled, learned and recorded in this process. Settings and registrations stay.
 
     Compiled callables stay usable and compile again, from nothing: sizes that varied are constants again, and what this process has
-    kept on disk for others (compiled versions, winners of races) it does not read itself any more. Must not be called from captured code.
+    kept on disk for others (compiled versions, winners of races) it does not read itself any more. A backend that has a method or function
+    `reset` is told by calling it. Must not be called from captured code.
     """
     reset_code_caches()
     kept.forget()
-    reset_backends()
+    reset_backends([region.settings.backend for region in tuple(_live_regions)])
     side.forget()
     log.reset()
 

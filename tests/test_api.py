@@ -577,6 +577,25 @@ def test_context_manager():
     assert counter.frame_count == 1
 
 
+def test_reset_calls_the_reset_of_backend_objects():
+    calls = []
+
+    class Stateful:
+        def __call__(self, gm, example_inputs):
+            return gm.forward
+
+        def reset(self):
+            calls.append(self)
+
+    backend = Stateful()
+    compiled = [dynamo_lite.compile(function, backend=backend) for function in (lambda x: x + 1, lambda x: x * 2)]
+    for function in compiled:
+        function(torch.ones(2))
+    assert calls == []
+    dynamo_lite.reset()
+    assert calls == [backend]
+
+
 def test_reset_forgets_compiled_versions():
     counter = CompileCounter()
     compiled = dynamo_lite.compile(double, backend=counter)

@@ -310,13 +310,15 @@ def _exchange(compiler_fn: CompilerFn, kept: Any, chain: Chain | None) -> Any:
     return None if artifacts is None else kept.exchange(artifacts, options, chain and chain.lengths)
 
 
-def reset_backends() -> None:
-    """Call the function `reset` of every backend that has one: it drops the state that the backend keeps between graphs."""
+def reset_backends(others: Iterable[object] = ()) -> None:
+    """Call once the function or method `reset` of every registered backend, and of these others, that has one: it drops the state that the
+    backend keeps between graphs."""
     with _lock:
         known = list(_backends.values())
-    for backend in known:
+    known += [backend for backend in others if not isinstance(backend, str)]
+    for backend in {id(backend): backend for backend in known}.values():
         reset = getattr(backend, "reset", None)
-        if inspect.isfunction(reset):
+        if inspect.isfunction(reset) or inspect.ismethod(reset):
             reset()
 
 
