@@ -13,12 +13,12 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_620,
+    ".": 4_650,
     "backends": 3_720,
     "backends/compiled": 900,
     "backends/regions": 1_080,
     "dynamism": 1_000,
-    "frontend": 4_100,
+    "frontend": 4_110,
     "graph": 2_570,
     "graph/core": 6_150,
     "graph/inputs": 750,
