@@ -386,3 +386,27 @@ def test_disable_inside_of_captured_code_is_named():
     assert torch.equal(result, X + 2)
     assert slugs[0] == "call-skipped-function"
     assert re.match(r"disable\(\) of .*<lambda>", log.breaks()[0].context)
+
+
+class Asks(torch.nn.Module):
+    """Adds another number where it is captured."""
+
+    def forward(self, x):
+        return x + (2 if dynamo_lite.is_compiling() else 1)
+
+
+class AsksToo:
+    __call__ = Asks.forward
+
+
+@pytest.mark.parametrize("cls", [Asks, AsksToo])
+def test_objects_that_are_disabled_run_eagerly(cls):
+    def f(called, x):
+        return called(x * 2) * 3
+
+    compiled = dynamo_lite.compile(f, backend="eager")
+    followed, disabled = dynamo_lite.compile(cls(), backend="eager"), dynamo_lite.disable(cls(), reason="slow")
+    for _ in range(2):
+        assert torch.equal(compiled(followed, X), (X * 2 + 2) * 3)
+        assert torch.equal(compiled(disabled, X), (X * 2 + 1) * 3)
+    assert [b.context for b in log.breaks()] == [f"{cls.__qualname__} is disabled (slow)"]

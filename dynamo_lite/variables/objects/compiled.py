@@ -167,6 +167,7 @@ class SlotMethodVariable(DescriptorVariable):
         return self
 
     def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        _expect_enabled(self.value)
         if self.value.name == "__call__":
             return tx.call(self.object, args, kwargs)
         return tx.call(self.object.tp_getattro(tx, self.value.name), args, kwargs)
@@ -190,6 +191,9 @@ class ModuleSlotVariable(DescriptorVariable):
             return unsupported(
                 "attribute-of-unknown-object", f"the original of {args[0].describe() if args else 'nothing'}"
             )
+        made_by = tx.tr.source(args[0].source, ir.ATTR, "_dynamo_lite_rebuild")
+        tx.tr.guard(tx.tr.source(made_by, ir.ATTR, "func"), ir.IS, real._dynamo_lite_rebuild.func)
+        _expect_enabled(real._dynamo_lite_call if self.value.name == "__call__" else real._dynamo_lite_forward)
         source = tx.tr.source(args[0].source, ir.ATTR, "_dynamo_lite_original")
         module = tx.tr.wrap(real._dynamo_lite_original, source)
         if self.value.name == "__call__":
@@ -201,6 +205,14 @@ class ModuleSlotVariable(DescriptorVariable):
 def build_slot_descriptor(tr: Trace, value: object, source: GuardNode | None) -> ModuleSlotVariable:
     tr.guard(source, ir.IS, value)
     return ModuleSlotVariable(value, source)
+
+
+def _expect_enabled(method: _eval_frame.SlotMethod) -> None:
+    """Break at a method that `disable` has replaced."""
+    function = getattr(method.bound, "__func__", method.bound)
+    if isinstance(function, _eval_frame.Uncaptured | _eval_frame.UncapturedFunction):
+        reason = getattr(function, markers.REASON, None)
+        unsupported("call-skipped-function", markers.told_disabled(type(method.__self__).__qualname__, reason))
 
 
 class DisabledVariable(DescriptorVariable):
