@@ -589,9 +589,14 @@ def _changed_later(x):
     return y, z
 
 
+CONSTANT = torch.arange(3.0)
+NORM = torch.nn.BatchNorm1d(3)
+
 COPIED = {
     "made": lambda x: copy.deepcopy([copy.deepcopy(x + 1)])[0] * 2,
     "an input": lambda x: copy.deepcopy(x) + 1,
+    "two inputs": lambda x: copy.deepcopy([x, CONSTANT, x])[:2],
+    "a module with buffers": lambda x: copy.deepcopy(NORM)(x),
     "one object": _twice,
     "changed later": _changed_later,
     "asdict": lambda x: dataclasses.asdict(_Batch(x, [x + 1, 2])),
@@ -635,7 +640,7 @@ def test_deep_copies_that_may_share_memory(name):
     """They are made by torch, outside of the graph, with what they share."""
     fn, x = NOT_COPIED[name], torch.arange(6.0).reshape(2, 3)
     compiled = dynamo_lite.compile(fn, backend="eager")
-    for y in (x[0], x + 1):
+    for y in (x + 1, x.detach(), x[0], x + 1):
         expected, found = fn(x, y), compiled(x, y)
         assert same(expected, found)
         for results in (expected, found):

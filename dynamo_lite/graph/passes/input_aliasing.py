@@ -43,12 +43,12 @@ class Reach(NamedTuple):
 class InputAliasing(GraphEffect):
     """`changed`: the tensors whose data operators have changed. `reaches`: the inputs whose memory is compared, if one of several tensors
     is changed in place; else nothing. `are_apart`: the captured graph too takes it for granted that these have memory of their own.
-    `copied`: those of which the program has made deep copies.
+    `copied`: those of which the program has made deep copies, and their models.
     `touched`: per memory that is changed the names of the nodes that have a part of it."""
 
     changed: set[TensorValue] = field(default_factory=set)
     are_apart: bool = False
-    copied: set[TensorValue] = field(default_factory=set)
+    copied: dict[TensorValue, Any] = field(default_factory=dict)
     reaches: list[Reach] = field(default_factory=list)
     touched: list[list[str]] = field(default_factory=list)
 

@@ -226,21 +226,30 @@ def _error_of_a_deep_copy() -> Exception:
 
 
 def _expect_alone(tx: Frame, tensor: TensorVariable) -> None:
-    """Guard that the copy of a tensor from outside is just its elements, and copy no second one: they might share memory."""
+    """Guard that the copy of a tensor from outside is just its elements: it shares memory with no other that has been copied."""
     if not _fills_its_memory(tensor.value):
         unsupported("tensor-attribute", "Tensor.__deepcopy__ of a view")
     tx.tr.guards.predicate(
         _fills_its_memory, (tensor.source,), "fills its memory, and has neither gradient nor attributes"
     )
     copied = tx.tr.graph.passes.inputs.copied
-    copied.add(tensor.proxy)
-    if len(copied) > 1:
-        unsupported("tensor-attribute", "Tensor.__deepcopy__ of several tensors that existed before")
+    others = [vt for proxy, vt in copied.items() if proxy is not tensor.proxy]
+    copied[tensor.proxy] = tensor
+    if not others:
+        return
+    if not _shares_no_memory(tensor.value, *[vt.value for vt in others]):
+        unsupported("tensor-attribute", "Tensor.__deepcopy__ of several tensors that share memory")
+    nodes = (tensor.source, *[vt.source for vt in others])
+    tx.tr.guards.predicate(_shares_no_memory, nodes, "shares no memory with other tensors that are copied")
 
 
 def _fills_its_memory(tensor: torch.Tensor) -> bool:
     is_whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
     return is_whole and not tensor.storage_offset() and tensor.grad is None and not tensor.__dict__
+
+
+def _shares_no_memory(tensor: torch.Tensor, *others: torch.Tensor) -> bool:
+    return tensor.untyped_storage()._cdata not in [other.untyped_storage()._cdata for other in others]
 
 
 @method(T.is_same_size)
