@@ -112,11 +112,6 @@ class GraphBuilder:
         return self.passes.sizes.needs_symbols()
 
     @property
-    def transforms(self) -> tuple[str, ...]:
-        """The function transforms around what is added now, outermost first."""
-        return self.scope.transforms if self.scope is not None else ()
-
-    @property
     def last_node(self) -> Node:
         """The node added last."""
         return self.graph._root._prev

@@ -11,13 +11,21 @@ import operator
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .modes import as_now
 
 Body = Callable[..., Any]
+
+if TYPE_CHECKING:
+    from dynamo_lite.graph.builder import GraphBuilder
+
+
+def transforms_around(builder: GraphBuilder) -> tuple[str, ...]:
+    """The function transforms around what is added now, outermost first."""
+    return builder.scope.transforms if builder.scope is not None else ()
 
 
 def _code(body: Body) -> Body:

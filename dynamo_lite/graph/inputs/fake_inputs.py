@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core import modes
+from dynamo_lite.graph.core.functional import transforms_around
 from dynamo_lite.graph.core.meta import is_plain
 from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.values import TensorValue
@@ -96,8 +97,9 @@ def check_call(builder: GraphBuilder, target: object, tensors: Sequence[TensorVa
             unsupported(SLUG, f"{name} of a tensor that is no FakeTensor, under a FakeTensorMode that takes no others")
         if target is getattr and args[-1] == "data":
             unsupported(SLUG, "the data of a tensor that is no FakeTensor, under a FakeTensorMode")
-    if builder.transforms and not any(type(is_fake) is str for is_fake in are_fake):
-        unsupported(SLUG, f"{name} inside of {builder.transforms[-1]}, not of what that is given")
+    transforms = transforms_around(builder)
+    if transforms and not any(type(is_fake) is str for is_fake in are_fake):
+        unsupported(SLUG, f"{name} inside of {transforms[-1]}, not of what that is given")
 
 
 def _takes_others(builder: GraphBuilder) -> bool:
@@ -151,8 +153,8 @@ def check_changes(tensors: Sequence[TensorValue], changes: Sequence[tuple[int, A
 
 def result_is_fake(builder: GraphBuilder, tensors: Sequence[TensorValue]) -> bool | str:
     """Whether an operator on these tensors, which has been checked, returns a `FakeTensor` (`TensorValue.is_fake`)."""
-    if builder.transforms:
-        return builder.transforms[-1]  # one of them is a wrapper
+    if transforms := transforms_around(builder):
+        return transforms[-1]  # one of them is a wrapper
     return modes.fake_mode() is not None or any(value.is_fake for value in tensors)
 
 

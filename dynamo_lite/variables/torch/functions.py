@@ -24,6 +24,7 @@ from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
+from dynamo_lite.graph.core.functional import transforms_around
 from dynamo_lite.graph.core.state import READS, SETTINGS, set_deterministic
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import tp_name
@@ -435,7 +436,7 @@ _always(NONE, "_C._get_tracing_state _C._log_api_usage_once _C._log_api_usage_me
 
 def _is_transformed(tx: Frame) -> bool:
     """Whether this is in a function that a transform calls. While nothing is, captured code runs under no transform."""
-    return bool(tx.tr.graph.transforms)
+    return bool(transforms_around(tx.tr.graph))
 
 
 @builtin(_C._are_functorch_transforms_active)

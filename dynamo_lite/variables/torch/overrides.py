@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -279,7 +280,10 @@ def activate(tr: Trace) -> Overrides:
 
 
 def _operate_with_object(tx: Frame, function: Any, args: list[VariableTracker]) -> VariableTracker:
-    """An operator of a tensor and an object that is none: its class overrides torch functions, or the tensor knows nothing of it."""
+    """An operator of a tensor and an object that is none: its class overrides torch functions, or the tensor knows nothing of it. An
+    index may be a sequence, or have an `__index__`, as well."""
+    if function in (operator.getitem, operator.setitem):
+        return tx.tr.graph.call(tx, "call_function", function, args)
     overrides = activate(tx.tr)
     result = overrides.operator(tx, function, args) if overloaded_arguments(args) else None
     return NOT_IMPLEMENTED if result is None else result

@@ -22,6 +22,7 @@ from torch.fx import GraphModule
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.bodies import Body
 from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.functional import transforms_around
 from dynamo_lite.graph.core.storages import is_of_an_input
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.markers import is_allowed_in_graph
@@ -91,7 +92,7 @@ class ApplyCall:
         self.cls = cls
         self.real = cls.as_python_constant()
         self.has_setup = self.real.setup_context is not _Function.setup_context
-        self.transforms = tx.tr.graph.transforms
+        self.transforms = transforms_around(tx.tr.graph)
         if self.transforms:
             self._check_transforms()
         self.args, self.kwargs = self._with_defaults(args, kwargs) if self.has_setup else (args, kwargs)

@@ -19,7 +19,7 @@ import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.autograd import SLUG, gradients, history, reached_leaves
-from dynamo_lite.graph.core.functional import with_data
+from dynamo_lite.graph.core.functional import transforms_around, with_data
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.graph.passes.backward_split import Reached, cut_leaf
 from dynamo_lite.guards import ir
@@ -394,8 +394,8 @@ def _accumulate(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_ow
 @method(torch.Tensor.requires_grad_)
 def tensor_requires_grad(tx: Frame, self: TensorVariable, requires_grad: VariableTracker = TRUE) -> VariableTracker:
     """`requires_grad_`, which torch refuses within a transform whether it changes anything or not."""
-    if tx.tr.graph.transforms:
-        return unsupported("tensor-attribute", f"requires_grad_ inside of {tx.tr.graph.transforms[-1]}")
+    if transforms := transforms_around(tx.tr.graph):
+        return unsupported("tensor-attribute", f"requires_grad_ inside of {transforms[-1]}")
     if not requires_grad.is_python_constant():
         return unsupported("tensor-attribute", "requires_grad_ of something that is not constant")
     if bool(requires_grad.as_python_constant()) is self.proxy.meta.requires_grad:

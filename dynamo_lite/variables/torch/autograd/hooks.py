@@ -22,6 +22,7 @@ from torch.utils.hooks import RemovableHandle
 from dynamo_lite.dynamism.dynamic_shapes import may_count
 from dynamo_lite.exc import FollowHook, Restart, Unsupported, unsupported
 from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.functional import transforms_around
 from dynamo_lite.variables.objects.function import MethodVariable
 from dynamo_lite.variables.protocol.abstract import binary_op, get_attr, set_attr
 from dynamo_lite.variables.protocol.base import VariableTracker
@@ -336,8 +337,8 @@ def register_post_accumulate_grad_hook(tx: Frame, self: TensorVariable, hook: Va
 @method(T.retain_grad)
 def retain_grad(tx: Frame, self: TensorVariable) -> VariableTracker:
     """`retain_grad`: a leaf keeps its gradient anyway; transforms refuse the call."""
-    if tx.tr.graph.transforms:
-        return unsupported("tensor-attribute", f"retain_grad inside of {tx.tr.graph.transforms[-1]}")
+    if transforms := transforms_around(tx.tr.graph):
+        return unsupported("tensor-attribute", f"retain_grad inside of {transforms[-1]}")
     meta = self.proxy.meta
     if not meta.requires_grad:
         return tx.raises(RuntimeError, "can't retain_grad on Tensor that has requires_grad=False")

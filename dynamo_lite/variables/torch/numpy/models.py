@@ -20,6 +20,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism import dynamic_shapes
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.functional import transforms_around
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import tp_name
 from dynamo_lite.variables.builtin.list import ListVariable
@@ -278,8 +279,8 @@ def build_array(tr: Trace, value: Any, source: GuardNode | None) -> VariableTrac
 
 def tensor_numpy(tx: Frame, self: TensorVariable, *, force: VariableTracker | None = None) -> VariableTracker:
     """`Tensor.numpy`. The wrappers of tensors that a transform's function works with have no memory that an array could have."""
-    if tx.tr.graph.transforms:
-        return unsupported("numpy", f"Tensor.numpy inside of {tx.tr.graph.transforms[-1]}")
+    if transforms := transforms_around(tx.tr.graph):
+        return unsupported("numpy", f"Tensor.numpy inside of {transforms[-1]}")
     meta = self.proxy.meta
     forced = force is not None and force.as_python_constant()
     if not config.trace_numpy or meta.device.type != "cpu" or (meta.requires_grad and not forced):
