@@ -285,7 +285,7 @@ def minify(options: argparse.Namespace) -> int:
     finder = Finder(options.backend, options.output, isolate=options.isolate, seconds=options.seconds, tell=tell)
     with redirected(finder):
         run_script(options.target, options.arguments, as_module=options.module)
-    lookup_backend(options.backend)
+        lookup_backend(options.backend)  # which the script may have registered
     told = f"{options.backend} does as eager execution on all {finder.graphs} graphs"
     _say(told if finder.graphs else "the script has compiled no graph")
     return 0

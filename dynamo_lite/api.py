@@ -105,7 +105,7 @@ class _Share:
 
 _shares: weakref.WeakValueDictionary[tuple[int, Hashable], _Share] = weakref.WeakValueDictionary()
 """By the hash of the settings: a key that held them would keep alive their backend, and with it the globals of the program, whose functions
-hold the share. Settings of the same hash that are others share nothing."""
+hold the share. Where two have one hash, the later takes the place."""
 
 
 class _RegionTable(dict[Settings, _Share]):

@@ -182,9 +182,12 @@ class Config(AcceptedKeys):
 
     def load_config(self, saved: bytes | str | Mapping[str, Any]) -> None:
         """Set the keys to what `save_config` or a copy has kept; keys that it lacks stay. Sets none and raises where one is unknown
-        (AttributeError) or has a value that it can't have (TypeError)."""
+        (AttributeError) or has a value that it can't have (TypeError), and for bytes that are no JSON (ValueError)."""
         changes = saved if isinstance(saved, Mapping) else json.loads(saved)
-        self.patch(changes).__enter__()
+        if not isinstance(changes, Mapping):
+            refuse_value("saved", saved, "what save_config gave, or a dict")
+        for key, value in self.patch(changes).changes.items():  # all are checked before one is set
+            setattr(self, key, value)
 
     def get_hash(self) -> bytes:
         """A digest of all keys and their values, the same in every process."""
@@ -342,7 +345,7 @@ def _parse(text: str, types: tuple[type, ...]) -> Any:
 
 
 def unknown_variables(environ: Iterable[str]) -> list[str]:
-    """The names that begin as those of settings do, and are of none."""
+    """The environment variables with our prefix that are no setting."""
     known = {ENVIRONMENT_PREFIX + key.upper() for key in _DEFAULTS}
     return [name for name in environ if name.startswith(ENVIRONMENT_PREFIX) and name not in known]
 

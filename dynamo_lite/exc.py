@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import linecache
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
@@ -595,15 +595,26 @@ def slug_of(code: str) -> str:
 
 
 class _OwnError(RuntimeError):
-    """What makes the bases of the class below exchangeable: CPython refuses to assign them where the only one is builtin."""
+    """A base of our own between `TorchDynamoException` and RuntimeError: CPython refuses to assign `__bases__` where the only base is a
+    builtin class. `report/torch_package.py` adds torch's classes there."""
 
 
 class TorchDynamoException(_OwnError):
     """Base of every exception that the compiler itself raises; never raised for an error of the user's program."""
 
     def __init__(self, *args: object) -> None:
-        # By name: where scripts run redirected, classes of torch's compiler follow, whose arguments are others
+        # Not `super()`: while scripts run redirected that is a class of torch's, whose `__init__` takes other arguments.
         RuntimeError.__init__(self, *args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made anew without `__init__`, whose arguments need not be `args`."""
+        return _made_anew, (type(self), self.args), self.__dict__
+
+
+def _made_anew(cls: type[TorchDynamoException], args: tuple[Any, ...]) -> TorchDynamoException:
+    error = cls.__new__(cls)
+    error.args = args
+    return error
 
 
 class InternalTorchDynamoError(TorchDynamoException):
@@ -705,6 +716,15 @@ def format_location(frame: UserFrame) -> list[str]:
         if indent <= start < end:
             lines.append("    " + " " * (start - indent) + "^" * (end - start))
     return lines
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, its cause, the cause of that …: each once, since the chain may come back (`raise error from error`)."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = CAUSE.__get__(error)
 
 
 def first_line(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_650,
+    ".": 4_680,
     "backends": 3_720,
     "backends/compiled": 900,
     "backends/regions": 1_080,
@@ -39,7 +39,7 @@ MOST_LINES = {
     "variables/protocol": 3_650,
     "variables/stdlib": 3_430,
     "variables/torch": 6_490,
-    "variables/torch/autograd": 2_120,
+    "variables/torch/autograd": 2_130,
     "variables/torch/data": 2_640,
     "variables/torch/distributed": 450,
     "variables/torch/higher_order": 1_630,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite.exc import causes
 from dynamo_lite.messages import warn_user
 from dynamo_lite.record import GRAPH_RECORD
 
@@ -361,8 +362,7 @@ def outputs_of(part: Any) -> list[Any]:
 
 def reason_of(error: BaseException) -> str:
     """The innermost cause of an error, in one line: the first of its message that says more than where in the source it was raised."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    *_, error = causes(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not _PLACE.match(line)] or lines or [""]
     return f"{type(error).__name__}: {told[0][:300]}"

@@ -318,7 +318,7 @@ def reset_backends(others: Iterable[object] = ()) -> None:
     known += [backend for backend in others if not isinstance(backend, str)]
     for backend in {id(backend): backend for backend in known}.values():
         reset = getattr(backend, "reset", None)
-        if inspect.isfunction(reset) or inspect.ismethod(reset):
+        if inspect.ismethod(reset) or (inspect.isfunction(reset) and not isinstance(backend, type)):
             reset()
 
 

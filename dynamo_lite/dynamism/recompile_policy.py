@@ -51,7 +51,11 @@ class Owners:
 
     def are(self, others: Owners) -> bool:
         """Whether these own a version of which the others say that they want one."""
-        return self.ids == others.ids and all(module() is not None for module in self.modules)
+        return self.ids == others.ids and self.are_alive()
+
+    def are_alive(self) -> bool:
+        """Whether none of the modules is gone."""
+        return all(module() is not None for module in self.modules)
 
 
 def names_of_modules(code: CodeType, values: Sequence[Any]) -> list[str]:

@@ -20,7 +20,6 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism import recompile_policy
 from dynamo_lite.dynamism.automatic_dynamic import hints_of
 from dynamo_lite.exc import (
-    CAUSE,
     CONTEXT,
     TRACEBACK,
     BreakAt,
@@ -34,6 +33,7 @@ from dynamo_lite.exc import (
     StateChanged,
     UnfitSizes,
     Unsupported,
+    causes,
     many,
 )
 from dynamo_lite.graph import side
@@ -395,11 +395,9 @@ def _operators(graph: Any) -> str:
 def _forget_frames(error: BaseException) -> None:
     """Take away what leads from an exception, and from its causes, to the frames that it has passed, and to those that had called
     them: they hold the program's objects, and may hold the exception."""
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in causes(error):
         TRACEBACK.__set__(cause, None)
         CONTEXT.__set__(cause, None)
-        cause = CAUSE.__get__(cause)
 
 
 def _open_ranges(tr: Trace) -> frozenset[int]:

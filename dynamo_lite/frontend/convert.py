@@ -230,11 +230,12 @@ class Region(_eval_frame.Region):
                 self.limits.drop(cache, outlived)
 
     def _new_entry_for(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> Any:
-        """The entry that is compiled for a call, None if there is to be none. Entries that demand what is gone are still in the cache, to
-        say why."""
+        """Compile a version for a call; None if there is to be none. Entries that demand what is gone are removed only afterwards: the
+        messages say by them why nothing fits."""
         code = cache.code
-        if markers.current_stance().name == "fail_on_recompile" and (cache.entries or code in self.wanted):
-            what = nearest_miss(cache, fn, values) if cache.entries else "it is not compiled yet"
+        has_versions = self.limits.count(cache) > 0
+        if markers.current_stance().name == "fail_on_recompile" and (has_versions or code in self.wanted):
+            what = self.limits.why_none_fits(cache, fn, values) if has_versions else "it is not compiled yet"
             raise RecompileError(f"{code.co_qualname} would be compiled under the stance fail_on_recompile: {what}")
         if not self.limits.allow(self, cache, fn, values):
             return None

@@ -64,7 +64,7 @@ class RecompileLimits:
 
     def count(self, cache: _eval_frame.Cache, owners: Owners | None = None) -> int:
         """The versions that there are, and those that were dropped; of one owner if it is given."""
-        gone = [each for each in self.gone.get(id(cache), ()) if each.are(each)]
+        gone = [each for each in self.gone.pop(id(cache), ()) if each.are_alive()]
         if gone:
             self.gone[id(cache)] = gone
         return sum(owners is None or each.are(owners) for each in (*gone, *(e.owner.owners for e in cache.entries)))
@@ -99,8 +99,8 @@ class RecompileLimits:
         n = self.count(cache)
         if not n:
             return True
-        if config.error_on_recompile and _is_recompilation(cache, fn, values):
-            raise RecompileError(str(nearest_miss(cache, fn, values)))
+        if config.error_on_recompile and self._is_recompilation(cache, fn, values):
+            raise RecompileError(self.why_none_fits(cache, fn, values))
         same = self.count(cache, owners)
         limit = self.limit if self.limit is not None else config.recompile_limit
         if same < limit and n < config.accumulated_recompile_limit:
@@ -130,15 +130,22 @@ class RecompileLimits:
         self.given_up |= recompile_policy.deciders((e.owner.record, misses(e, fn, values)) for e in versions)
         return False
 
+    def _is_recompilation(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> bool:
+        """Whether there is, or was, a version: for a module that shares versions with others one of its own, or one that holds for it but
+        not for the other arguments."""
+        owners = Owners(cache.code, values)
+        if not owners.modules or self.count(cache, owners):
+            return self.count(cache) > 0
+        names = recompile_policy.names_of_modules(cache.code, values)
+        return any(not recompile_policy.concern(misses(e, fn, values), names) for e in cache.entries)
 
-def _is_recompilation(cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> bool:
-    """Whether there is a version already: for a module that shares versions with others one of its own, or one that holds for it but
-    not for the other arguments."""
-    owners = Owners(cache.code, values)
-    if not owners.modules or any(e.owner.owners.are(owners) for e in cache.entries):
-        return bool(cache.entries)
-    names = recompile_policy.names_of_modules(cache.code, values)
-    return any(not recompile_policy.concern(misses(e, fn, values), names) for e in cache.entries)
+    def why_none_fits(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> str:
+        """How a call differs from the nearest version."""
+        return (
+            str(nearest_miss(cache, fn, values))
+            if cache.entries
+            else "the versions before demand objects that are gone"
+        )
 
 
 def _is_in_vain(

@@ -50,7 +50,9 @@ def _text(value: Any, depth: int) -> str:
     if cls in _BRACKETS:
         return _container_text(value, depth)
     # An object that is not collected holds no others, of which its repr could call methods.
-    if cls in _NAMED or (type(cls.__repr__) is types.WrapperDescriptorType and not flags(cls) & Py_TPFLAGS_HAVE_GC):
+    if cls in _NAMED or (
+        type(lookup(cls, "__repr__")) is types.WrapperDescriptorType and not flags(cls) & Py_TPFLAGS_HAVE_GC
+    ):
         return repr(value)
     return f"{qualname_of(cls)} object"
 

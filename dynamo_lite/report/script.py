@@ -33,7 +33,8 @@ from dynamo_lite.api import (
     reset,
     set_default_backend,
 )
-from dynamo_lite.backends.registry import list_backends
+from dynamo_lite.backends.registry import list_backends, registrations
+from dynamo_lite.config import config
 
 from .torch_package import redirected_package
 
@@ -70,7 +71,10 @@ def redirected(backend: str | Callable[..., Any] | None = None) -> Iterator[None
         for owner, name, replacement in replacements:
             if hasattr(owner, name):  # torch 2.11 has no default backend
                 stack.enter_context(mock.patch.object(owner, name, replacement))
-        stack.enter_context(redirected_package())
+        settings = config.to_dict()
+        stack.callback(config.load_config, settings)
+        stack.enter_context(registrations())
+        stack.enter_context(redirected_package(settings))
         yield
 
 

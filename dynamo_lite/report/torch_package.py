@@ -1,7 +1,8 @@
 """While a script runs redirected: the compiler package of torch, `torch._dynamo`, in the script's hands.
 
 Input: the package, from when the script has imported it. Output: its entry points are ours, what the script sets in its `config` is set in
-ours too, what it registers as a backend is known here, and `except` of its exceptions catches ours. All of it ends with the block.
+ours too, what it registers as a backend is known here, and `except` of its exceptions catches ours. What is changed of ours ends with the
+block; torch's own settings and registrations stay as the script leaves them.
 Invariant: the package is never imported for that, and works as before where torch itself uses it (`torch.export`): it gets all settings
 and all backends as well, and its exception classes stay.
 """
@@ -31,7 +32,7 @@ from dynamo_lite.api import (
 )
 from dynamo_lite.backends import registry
 from dynamo_lite.config import ALIASES, config
-from dynamo_lite.messages import warn_user
+from dynamo_lite.messages import is_users, warn_user
 
 from .explain import explain
 
@@ -39,10 +40,11 @@ NAME = "torch." + "_dynamo"
 
 
 @contextlib.contextmanager
-def redirected_package() -> Iterator[None]:
-    """Redirect the package for the block: at once where it is loaded, else when the program imports it."""
+def redirected_package(settings: dict[str, Any]) -> Iterator[None]:
+    """Redirect the package for the block: at once where it is loaded, else when the program imports it. `settings` are ours outside of
+    the block."""
     with contextlib.ExitStack() as stack:
-        hook = _AfterImport(NAME, functools.partial(_redirect, stack))
+        hook = _AfterImport(NAME, functools.partial(_redirect, stack, settings))
         loaded = sys.modules.get(NAME)
         if loaded is not None:
             hook.then(loaded)
@@ -75,11 +77,11 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _redirect(stack: contextlib.ExitStack, package: Any) -> None:
+def _redirect(stack: contextlib.ExitStack, settings: dict[str, Any], package: Any) -> None:
     """Have the package redirected until `stack` ends."""
     stack.enter_context(_entry_points(package))
     stack.enter_context(_exceptions(package.exc))
-    stack.enter_context(_settings(package.config))
+    stack.enter_context(_settings(package.config, settings))
 
 
 # Functions
@@ -115,13 +117,12 @@ def _entry_points(package: Any) -> Iterator[None]:
         "register_backend": register,
         "register_debug_backend": functools.partial(register, tags=("debug",)),
         "register_experimental_backend": functools.partial(register, tags=("experimental",)),
-        "lookup_backend": functools.partial(_lookup, names.lookup_backend),
+        "lookup_backend": functools.partial(_lookup, names.lookup_backend, package.exc.InvalidBackend),
         "list_backends": registry.list_backends,
         "set_default_backend": set_default_backend,
         "get_default_backend": get_default_backend,
     }
     with contextlib.ExitStack() as stack:
-        stack.enter_context(registry.registrations())
         for owner, ours in ((package, entries | backends), (names, backends)):
             found = {name: function for name, function in ours.items() if name in vars(owner)}
             stack.enter_context(mock.patch.multiple(owner, **found))
@@ -135,17 +136,19 @@ def _register(theirs: Callable[..., Any], compiler_fn: Any = None, name: str | N
         return functools.partial(_register, theirs, name=name, tags=tags)
     theirs(compiler_fn, name=name, tags=tags)
     name = name or compiler_fn.__name__
-    of_torch = (getattr(compiler_fn, "__module__", None) or "").startswith("torch.")
+    # Torch's own register themselves when they are imported; what its factories make (`aot_autograd`) for a program is the program's.
+    module = getattr(compiler_fn, "__module__", None) or ""
+    of_torch = module.startswith("torch.") and not is_users(sys._getframe(1).f_code.co_filename)
     if not of_torch and name not in registry.list_backends(None):
         registry.register_backend(compiler_fn, name=name, tags=tags)
     return compiler_fn
 
 
-def _lookup(theirs: Callable[..., Any], compiler_fn: Any) -> Any:
-    """`lookup_backend`: torch's own, which takes graphs of any origin, else ours."""
+def _lookup(theirs: Callable[..., Any], unknown: type[Exception], compiler_fn: Any) -> Any:
+    """`lookup_backend`: torch's own, which needs no fake values in the graph, else ours."""
     try:
         return theirs(compiler_fn)
-    except Exception:
+    except unknown:
         return registry.lookup_backend(compiler_fn)
 
 
@@ -162,7 +165,7 @@ def _exceptions(theirs: Any) -> Iterator[None]:
             their = getattr(theirs, name, None)
             if not (isinstance(ours, type) and issubclass(ours, exc.TorchDynamoException)):
                 continue
-            if ours.__name__ == name and isinstance(their, type) and issubclass(their, Exception):
+            if ours.__name__ == name and isinstance(their, type) and not issubclass(ours, their):
                 before.append((ours, ours.__bases__))
                 ours.__bases__ = (*ours.__bases__, their)
         yield
@@ -175,18 +178,15 @@ def _exceptions(theirs: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _settings(theirs: Any) -> Iterator[None]:
+def _settings(theirs: Any, before: dict[str, Any]) -> Iterator[None]:
     """What the program sets in torch's config within the block is set in ours, too, where ours has the key."""
     plain = type(theirs)
-    before = config.to_dict()
     at_first = {key: theirs.__getattr__(key) for key in _shared(theirs)}
     types.ModuleType.__setattr__(theirs, "__class__", _followed(plain, before, at_first))
     try:
         yield
     finally:
         types.ModuleType.__setattr__(theirs, "__class__", plain)
-        for key, value in before.items():
-            setattr(config, key, value)
 
 
 def _shared(theirs: Any) -> list[str]:
@@ -214,13 +214,18 @@ def _followed(plain: Any, before: dict[str, Any], at_first: dict[str, Any]) -> t
             warn_user(f"{NAME}.config.{name} = {value!r} has no effect: {error}")
 
     loading = False
+    of_config = plain.__setattr__.__code__.co_filename  # it sets what an alias stands for, and the keys of a patch
 
     class Followed(plain):  # type: ignore[misc]
         def __setattr__(self, name: str, value: object) -> None:
-            # mock.patch deletes the attribute before it puts it back, which hides it
+            # mock.patch deletes the attribute before it puts it back, which hides it.
             hidden = name in at_first and getattr(self._config[name], "hide", False)
+            caller = sys._getframe(1).f_code.co_filename
             super().__setattr__(name, value)
-            follow(name, value, put_back=hidden or loading)
+            if (
+                is_users(caller) or caller == of_config
+            ):  # torch's own code sets keys for itself: eager higher-order operators do
+                follow(name, value, put_back=hidden or loading)
 
         def load_config(self, maybe_pickled_config: Any) -> None:
             nonlocal loading

@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger("dynamo_lite")
 
-FORMAT = b"dynamo_lite cache 3\n"
 _ANY_FORMAT = b"dynamo_lite cache "
+FORMAT = _ANY_FORMAT + b"3\n"
 SUFFIX = ".entry"
 MAX_PER_KEY = 32
 """Versions kept of one function with one key; the oldest go first."""

@@ -26,7 +26,7 @@ from .shrink import shrink
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT = 60  # seconds for one program before its process is given up
 INDICES = re.compile(r"torch\.tensor\(\[(?!1\.|float)[^]]*(\b[A-Za-z3-9]|-)")
-"""Where a program computes an index: one that is out of range ends a process that works on a CUDA device."""
+"""Where a program computes an index, or has one that may be out of range: that ends a process which works on a CUDA device."""
 
 
 @functools.cache

@@ -320,14 +320,14 @@ def test_operators_that_return_their_argument(context):
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_an_operator_that_fails_leaves_the_dispatch_keys(backend):
-    """On fake tensors torch fails here, and leaves guards on dispatch keys to the traceback."""
+    """On fake tensors torch raises here and would leave the masks of the failing operator: they are as before, and autograd works."""
     keys = str(torch._C._dispatch_tls_local_exclude_set())
-    expected = run_both(
+    run = run_both(
         lambda x: torch.vmap(torch.func.jacfwd(torch.func.grad(lambda z: z.sin().sum())))(x),
         torch.rand(5, 2),
         _backend=backend,
     )
-    assert [b.code for b in expected.breaks] == ["DL084"]
+    assert [b.code for b in run.breaks] == ["DL084"]
     assert str(torch._C._dispatch_tls_local_exclude_set()) == keys
     w = torch.ones(3, requires_grad=True)
     (w * 2).sum().backward()
@@ -379,3 +379,29 @@ def test_the_dtype_of_autocast_while_that_is_off(fn, backend):
             assert same(*outcomes)
     finally:
         torch.set_autocast_dtype("cpu", before)
+
+
+@dynamo_lite.allow_in_graph
+def raises_from_itself(a):
+    try:
+        return a.view(7)
+    except RuntimeError as error:
+        raise error from error
+
+
+def test_an_exception_that_is_its_own_cause():
+    compiled = dynamo_lite.compile(lambda a: raises_from_itself(a * 2), backend="eager")
+    with pytest.raises(RuntimeError, match="shape"):
+        compiled(x())
+
+
+def test_a_default_device_that_is_set_after_the_first_call():
+    """A version guards that none was set, too."""
+    compiled = dynamo_lite.compile(lambda a: (a + 1, torch.get_default_device()), backend="eager")
+    before = torch.utils._device.CURRENT_DEVICE
+    try:
+        for device in (None, "cpu", "meta", None):
+            torch.set_default_device(device)
+            assert compiled(torch.ones(2, device="cpu"))[1] == torch.get_default_device()
+    finally:
+        torch.set_default_device(before)

@@ -119,6 +119,15 @@ def test_without_use_reentrant(fn, requires_grad, said):
     assert said(dynamo_lite.compile(fn, backend="eager", fullgraph=True), requires_grad) == expected
 
 
+def test_a_parameter_that_is_returned(said):
+    """Without gradients torch detaches it in place. (With them its backward has no end.)"""
+
+    def fn(x, weight):
+        return checkpoint(lambda t: weight, x)
+
+    assert said(dynamo_lite.compile(fn, backend="eager"), False) == said(fn, False)
+
+
 @pytest.mark.parametrize("requires_grad", [True, False])
 def test_an_argument_that_is_returned(requires_grad, said):
     """A reentrant checkpoint makes a view of it."""

@@ -339,6 +339,11 @@ def pulled_by_drawn_numbers(a):
     return out, pull(a), pull(a), torch.rand(1)
 
 
+def pulled_behind_a_write(a):
+    result, pull = vjp(lambda c: (c.detach().add_(1), c * 2)[1], a)
+    return result, pull(result)
+
+
 RUN_AGAIN = {
     "a write": lambda a, b: (linearize(lambda c: (b.add_(1), c * 2)[1], a)[0], b),
     "a write to a view": lambda a, b: (linearize(lambda c: (b[1:].add_(1), c * 2)[1], a)[0], b),
@@ -346,6 +351,7 @@ RUN_AGAIN = {
     "dropout": lambda a, b: (linearize(nn.functional.dropout, a)[0], torch.rand(1)),
     "random numbers and the derivative": lambda a, b: linearize(lambda c: c * torch.rand(3), a)[1](a),
     "random numbers of vjp": lambda a, b: pulled_by_drawn_numbers(a),
+    "a write of vjp": lambda a, b: (pulled_behind_a_write(a), a),
 }
 
 
@@ -400,7 +406,7 @@ RAISES = {
 
 @pytest.mark.parametrize("name", RAISES)
 def test_errors_are_those_of_eager_execution(name):
-    run_both(RAISES[name], *x(False), _backend="eager")
+    assert run_both(RAISES[name], *x(False), _backend="eager").exception is not None
     with pytest.raises(dynamo_lite.exc.Unsupported):
         dynamo_lite.compile(RAISES[name], backend="eager", fullgraph=True)(*x(False))
 

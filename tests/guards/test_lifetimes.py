@@ -10,6 +10,7 @@ import torch
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import RecompileError
+from dynamo_lite.markers import set_stance
 from dynamo_lite.record import log
 from tests.helpers.capturing import new_region, wrapped
 
@@ -80,6 +81,7 @@ def calls_with_new_classes(region, n):
 
 def test_entries_for_classes_that_are_gone_count_for_the_limit(caplog):
     """A loop that makes such an object in each turn comes to an end, and is told."""
+    caplog.set_level("WARNING", "dynamo_lite")
     region = new_region()
     log.reset()
     calls_with_new_classes(region, 12)
@@ -97,8 +99,11 @@ def test_entries_for_classes_that_are_gone_count_for_the_limit(caplog):
 def test_entries_for_classes_that_are_gone_are_versions_before():
     region = new_region()
     calls_with_new_classes(region, 1)
-    with config.patch(error_on_recompile=True), pytest.raises(RecompileError, match="an object that is gone"):
-        calls_with_new_classes(region, 1)
+    for reason in ("an object that is gone", "objects that are gone", "objects that are gone"):
+        with config.patch(error_on_recompile=True), pytest.raises(RecompileError, match=reason):
+            calls_with_new_classes(region, 1)
+        with set_stance("fail_on_recompile"), pytest.raises(RecompileError, match="objects that are gone"):
+            calls_with_new_classes(region, 1)
 
 
 def test_entries_of_modules_that_are_gone_do_not_count():
@@ -118,6 +123,7 @@ def test_entries_of_modules_that_are_gone_do_not_count():
         del module
         gc.collect()
     assert len(log.snapshot()) == 12
+    assert all(len(gone) <= 1 for gone in region.limits.gone.values())
 
 
 def test_guards_and_code_do_not_keep_a_class_alive():

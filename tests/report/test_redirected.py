@@ -27,13 +27,12 @@ def block():
     names = [(owner, vars(owner).copy()) for owner in (torch._dynamo, torch._dynamo.backends.registry, torch.compiler)]
     bases = {name: found.__bases__ for name, found in vars(exc).items() if isinstance(found, type)}
     kind = type(theirs)
-    of_torch = {key: theirs._config[key].user_override.get() for key in before if key in theirs._config}
+    of_torch = theirs.get_config_copy()
     try:
         with redirected():
             yield
     finally:
-        for key, value in of_torch.items():
-            theirs._config[key].user_override.set(value)
+        theirs.load_config(of_torch)
     assert config.to_dict() == before
     assert type(theirs) is kind
     assert all(getattr(owner, name) is found for owner, all_names in names for name, found in all_names.items())
@@ -265,3 +264,49 @@ def test_the_package_is_redirected_when_the_script_imports_it(tmp_path):
         [sys.executable, "-m", "dynamo_lite", "run", str(script)], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.returncode) == ("dynamo_lite.exc\n", 0), done.stderr
+
+
+def test_what_torch_sets_and_puts_back_is_no_wish_of_the_script():
+    """Higher-order operators that run eagerly do."""
+    with config.patch(recompile_limit=64):
+        torch.cond(X.sum() > 0, torch.sin, torch.cos, (X,))
+        assert (config.capture_scalar_outputs, config.recompile_limit) == (None, 64)
+
+
+def test_a_backend_made_by_torch_for_the_script():
+    counter = CompileCounter()
+    made = torch._dynamo.backends.common.aot_autograd(fw_compiler=counter)
+    torch._dynamo.register_backend(made, name="of_the_script")
+    assert torch.equal(torch.compile(lambda x: x + 1, backend="of_the_script")(X), X + 1)
+    assert counter.frame_count == 1
+
+
+def test_blocks_may_be_nested():
+    def breaks(x):
+        torch._dynamo.graph_break()
+        return x
+
+    with redirected(), pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(breaks, backend="eager", fullgraph=True)(X)
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(breaks, backend="eager", fullgraph=True)(X)
+
+
+LATER = """
+import torch
+import dynamo_lite
+from dynamo_lite.config import config
+from dynamo_lite.report.script import redirected
+before = config.to_dict()
+with redirected():
+    with config.patch(recompile_limit=3):
+        import torch._dynamo
+    dynamo_lite.register_backend(lambda gm, inputs: gm, name="of_the_script")
+    config.max_inline_depth = 7
+assert config.to_dict() == before
+assert "of_the_script" not in dynamo_lite.list_backends(None)
+"""
+
+
+def test_settings_from_before_the_block_are_put_back():
+    subprocess.run([sys.executable, "-c", LATER], check=True)

@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext
 
+from dynamo_lite.exc import CAUSE, CONTEXT, TRACEBACK
+
 _C = torch._C
 _FAKE = _C._TorchDispatchModeKey.FAKE
 
@@ -210,9 +212,10 @@ def without_modes(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class dispatch_keys_kept:
-    """A context that an operator may leave by an exception. Guards on dispatch keys that torch keeps in variables of frames
-    (`torch/_tensor_str.py`) would end with the traceback, in any order, and leave the thread with the masks of the middle of the operator.
-    So the frames are cleared at once, and then the masks are those from before. What the program handles around it stays as it is."""
+    """A context for an operator that may raise. Torch keeps guards on dispatch keys in local variables (`torch/_tensor_str.py`). Where an
+    exception ends the operator, they live as long as its traceback, end in any order, and leave the thread with the masks of the middle of
+    the operator. So the frames of the exception are cleared at once, then the masks are set to those from before. The exception that
+    the program is handling is not followed: its frames are the program's."""
 
     def __enter__(self) -> None:
         self._handled = sys.exc_info()[1]
@@ -221,8 +224,12 @@ class dispatch_keys_kept:
         self._guard.__enter__()
 
     def __exit__(self, kind: Any, error: BaseException | None, place: Any) -> None:
-        while error is not None and error is not self._handled:
-            traceback.clear_frames(error.__traceback__)
-            error = error.__cause__ or error.__context__
+        pending, seen = [error], {id(self._handled)}
+        while pending:  # chains of causes and contexts may have cycles
+            each = pending.pop()
+            if each is not None and id(each) not in seen:
+                seen.add(id(each))
+                traceback.clear_frames(TRACEBACK.__get__(each))
+                pending += [CAUSE.__get__(each), CONTEXT.__get__(each)]
         self._handled = None
         self._guard.__exit__(None, None, None)

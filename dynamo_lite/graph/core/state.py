@@ -128,7 +128,8 @@ READS: frozenset[Callable[..., Any]] = frozenset(
 )
 """C functions that only read the state."""
 
-# What the guard on torch's global state looks at by itself. (At the dtype of autocast only where that is on.)
+# What the guard on torch's global state looks at by itself. (`torch.get_autocast_dtype` is missing: it compares that only where autocast is
+# on.)
 _COVERED = frozenset(
     {
         torch.is_grad_enabled,

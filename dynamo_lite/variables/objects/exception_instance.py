@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dynamo_lite.exc import unsupported
+from dynamo_lite.exc import CAUSE, causes, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import (
     dict_of,
@@ -212,8 +212,11 @@ def exception_from(tx: Frame, error: BaseException) -> ExceptionVariable:
     dictionary = exc.instance_dict(tx) if attributes else None
     for name, value in zip(attributes, map(tx.tr.wrap_new, attributes.values()), strict=True):
         dictionary.mp_ass_subscript(tx, ConstantVariable(name), value)
-    if error.__cause__ is not None:
-        cause = exception_from(tx, error.__cause__)
+    *_, innermost = causes(error)
+    if CAUSE.__get__(innermost) is not None:
+        unsupported("exception-unrepresentable", f"{name_of(cls)}, which is one of its own causes")
+    if innermost is not error:
+        cause = exception_from(tx, CAUSE.__get__(error))
         exc.put(tx, "__context__", cause)
         exc.set_cause(tx, cause)
     return exc

@@ -46,8 +46,8 @@ def default_of(var: Any) -> Any:
 
 
 def in_effect(var: Any) -> Any:
-    """What `get` returns, or `UNSET`. The access path of a value, whether it was set or is the default: a number that is another one once
-    it is set has varied."""
+    """What `get` returns, or `UNSET`. Values are reached by this path whether they were set or are the default, so that a float that
+    differs once it is set counts as one that varies."""
     try:
         return var.get()
     except LookupError:
@@ -84,7 +84,8 @@ class ContextVarVariable(NativeVariable):
         return self._read(tx, default_of)
 
     def _read(self, tx: Frame, function: Any) -> VariableTracker | None:
-        """What a function finds, which is what is in effect in the context of the call: the default is asked for where nothing is set."""
+        """What `in_context` or `default_of` finds, guarded by its own path; the value is reached through `in_effect`. That is the same
+        object: the default is asked for only where nothing is set."""
         real = function(self.value)
         node = tx.tr.source(self.source, ir.CALL, function)
         if real is UNSET:

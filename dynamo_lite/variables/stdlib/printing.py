@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.isa.canon import Op
+from dynamo_lite.isa.typeobject import lookup
 from dynamo_lite.messages import short_path
 from dynamo_lite.variables.objects.function import MethodVariable
 from dynamo_lite.variables.protocol.abstract import is_true, type_name
@@ -84,7 +85,7 @@ def _write(text: str, file: Any, flush: bool) -> None:
 def is_of_c(file: Any) -> bool:
     """Whether writing to a stream runs no code of the program."""
     base = next((base for base in (io.StringIO, io.TextIOWrapper) if issubclass(type(file), base)), None)
-    if base is None or any(getattr(type(file), name) is not getattr(base, name) for name in _USED):
+    if base is None or any(lookup(type(file), name) is not lookup(base, name) for name in _USED):
         return False
     if not _INSTANCE_DICT.__get__(file).keys().isdisjoint(_USED):
         return False

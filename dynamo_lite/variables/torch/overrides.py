@@ -314,7 +314,8 @@ def _dict(tx: Frame, items: dict[str, Any]) -> VariableTracker:
 
 
 def _kinds(args: list[VariableTracker]) -> tuple[str, ...]:
-    """What stands at each position of an operator: beside an object that overrides and is no tensor, plain tensors are told apart."""
+    """What stands at each position of an operator, as samples are made for it: "object" overrides and is no tensor. Tensors are "tensor",
+    or "plain" where only the object beside them overrides."""
     has_object = any(isinstance(a, InstanceVariable) for a in args)
 
     def kind(vt: VariableTracker) -> str:
@@ -339,7 +340,7 @@ class _Announces:
 
 
 class _Probe(_Announces, torch.Tensor):
-    """A tensor that does."""
+    """A tensor with the `__torch_function__` of `_Announces`."""
 
 
 class _Refuses:
@@ -351,7 +352,7 @@ class _Refuses:
 
 
 class _Refusing(_Refuses, torch.Tensor):
-    """A tensor that does."""
+    """A tensor with that of `_Refuses`."""
 
 
 def _type_error_of(
@@ -361,6 +362,7 @@ def _type_error_of(
     with torch._C.DisableTorchFunctionSubclass():
         plain = torch.zeros(1)
         samples = {"tensor": plain.as_subclass(cls), "object": other(), "plain": plain, "number": 0}
+    _Announces.announced = None
     try:
         with _C._EnableTorchFunction():
             function(*[samples[kind] for kind in kinds])

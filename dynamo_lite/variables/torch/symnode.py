@@ -298,7 +298,8 @@ def _is_known_int(operand: Any) -> bool:
 
 
 def _shift(tx: Frame, function: Callable[..., Any], base: VariableTracker, count: VariableTracker) -> VariableTracker:
-    """A shift by a count that varies and is not negative, by a power of two: `RShift` of torch 2.11 makes one that it can't print."""
+    """A shift by a count that varies, as the product or floored quotient with a power of two: torch 2.11 can't print the `RShift` that the
+    algebra would make. `_is_refused` has seen to it that the count is not negative."""
     power = apply_number_function(tx, operator.pow, ConstantVariable(2), count)
     return apply_number_function(tx, operator.mul if function is operator.lshift else operator.floordiv, base, power)
 

@@ -161,13 +161,17 @@ class ApplyCall:
 def applied(
     tx: Frame, result: VariableTracker, inputs: list[VariableTracker], dirty: list[VariableTracker]
 ) -> VariableTracker:
-    """What `apply` makes of the result of `forward` without gradients: a tuple of any class becomes one, an argument a view of it."""
+    """What `apply` makes of the result of `forward` without gradients: a tuple of any class becomes one, an argument a view of it. Torch
+    detaches any other tensor that needs gradients: a break."""
 
     def item(value: VariableTracker) -> VariableTracker:
-        is_input = isinstance(value, TensorVariable) and any(value is v for v in inputs)
-        if not is_input or any(value is d for d in dirty):
+        if not isinstance(value, TensorVariable) or any(value is d for d in dirty):
             return value
-        return tx.call(tx.tr.build_constant_object(torch.Tensor.view_as), [value, value])
+        if any(value is v for v in inputs):
+            return tx.call(tx.tr.build_constant_object(torch.Tensor.view_as), [value, value])
+        if value.proxy.meta.requires_grad:
+            unsupported(SLUG, "a result without gradients that is a tensor from outside with gradients")
+        return value
 
     if not isinstance(result, TupleVariable):
         return item(result)
@@ -205,10 +209,13 @@ class Outputs(Flattening):
         """The result of `apply`, made of the results of the node. A tensor that `forward` has made and returns several times stays one,
         with the gradient of the last place; of an argument each place has a view."""
         self.made = {leaf: r for leaf, r in zip(self.leaves_in_order, results, strict=True) if self._is_own(leaf)}
-        own = iter(results)
-        made = [
-            self.made.get(vt, next(own)) if p is None else p(own) for vt, p in zip(self.items, self.parts, strict=True)
-        ]
+        own, made = iter(results), []
+        for vt, part in zip(self.items, self.parts, strict=True):
+            if part is None:
+                result = next(own)  # each place has one, also of a tensor that stands at several
+                made.append(self.made.get(vt, result))
+            else:
+                made.append(part(iter(())))  # tensors inside are found in `made`
         return TupleVariable(made) if self.is_tuple else made[0]
 
     def _is_own(self, vt: VariableTracker) -> bool:

@@ -65,8 +65,9 @@ def _is_function(vt: VariableTracker, function: object) -> bool:
 
 @models(checkpoint)
 def checkpoint_call(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> VariableTracker:
-    """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call. Where
-    `use_reentrant` isn't given it is reentrant, and torch warns: here at the line of the call, there at one of torch's own wrappers."""
+    """`torch.utils.checkpoint.checkpoint`: a body that the backward pass may compute again. Without gradients a plain call. If
+    `use_reentrant` is missing, torch warns and takes the reentrant implementation. Our warning names the line of the call; torch's, one of
+    its own wrappers."""
     options = {name: kwargs.pop(name) for name in list(kwargs) if name in _CHECKPOINT_OPTIONS}
     context_fn = kwargs.pop("context_fn", None)
     if not is_constant(*options.values()):
@@ -77,7 +78,9 @@ def checkpoint_call(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> Vari
     is_said = known.get("use_reentrant") is not None
     is_reentrant = not is_said or bool(known["use_reentrant"])
     if not is_said:
-        warn(tx, ConstantVariable(_NOT_SAID) if _NOT_SAID else unsupported(BREAK, "checkpoint without use_reentrant"))
+        if _NOT_SAID is None:
+            unsupported(BREAK, "checkpoint without use_reentrant")
+        warn(tx, ConstantVariable(_NOT_SAID))
     if is_reentrant and (kwargs or context_fn is not None or known.get("debug")):
         unsupported(BREAK, "checkpoint with options that it refuses")
     if is_reentrant and not needs_grad([a.proxy for a in args if isinstance(a, TensorVariable)]):
@@ -100,7 +103,7 @@ def checkpoint_call(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> Vari
 
 
 def _without_gradients(tx: Frame, function: Any, args: list[Any]) -> VariableTracker:
-    """A reentrant checkpoint none of whose arguments needs a gradient: torch warns, and the results need none either."""
+    """A reentrant checkpoint none of whose arguments needs a gradient: torch warns, and runs the function without gradients."""
     tx.call(tx.tr.build_constant_object(check_backward_validity), [TupleVariable(args)])
     grad = torch.is_grad_enabled()
     if grad:
@@ -113,7 +116,7 @@ def _without_gradients(tx: Frame, function: Any, args: list[Any]) -> VariableTra
 
 
 def _text_without_use_reentrant() -> str | None:
-    """What torch says where nothing says which implementation is meant; None where it says nothing, or raises."""
+    """The text of torch's warning, taken from its code; None for a version of torch that has none."""
     code: Any = inspect.unwrap(checkpoint).__code__  # type: ignore[attr-defined]
     texts = [text for text in code.co_consts if type(text) is str and "use_reentrant parameter should be" in text]
     return texts[0] if texts else None

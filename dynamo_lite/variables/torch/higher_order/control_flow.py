@@ -335,8 +335,8 @@ def associative_scan(
 
 
 def _scan_by_pairs(combine_fn: Callable[..., Any], xs: Any, additional_inputs: Any) -> Any:
-    """The scan in operators whose gradients are right. Those of torch's operator (2.11 to 2.13) leave out how an item of the result depends
-    on the other items: of `(a1 * a2, a2 * b1 + b2)`, as in models that ask for it where they are compiled, that of `a` is wrong."""
+    """`associative_scan` in ordinary operators, for gradients. Those of torch's own operator are wrong (2.11 to 2.13) where an item of the
+    result depends on several items of the arguments: for `(a1 * a2, a2 * b1 + b2)`, the recurrence of Mamba, that of `a`."""
     dims = (0,) * (2 * len(xs)) + (None,) * len(additional_inputs)
     combine = torch.vmap(combine_fn, in_dims=dims)
     return generic_associative_scan(combine, list(xs), additional_inputs=tuple(additional_inputs))

@@ -260,9 +260,11 @@ class Derivative:
         return self._call(tx, function, [*constants(*options), *extra, *constants(len(self.given.leaves))])
 
     def check_repeatable(self, name: str) -> None:
-        """Break if it matters how often the body runs, where that is not as often as in eager execution."""
+        """Break where the body does more than compute: `linearize` runs its function twice in eager execution, what `vjp` returns does not
+        run it again, and a node runs its body once each time."""
         if self.body.is_random:
             unsupported(BREAK, f"{name} of a function that draws random numbers")
+        self.body.run(self.module, self.lifted)  # breaks if it writes
 
     def run(self, tx: Frame) -> list[Any]:
         """Add a node that only runs the body; the tensors that it returns."""
@@ -429,8 +431,7 @@ def call_linearize(tx: Frame, func: VariableTracker, *primals: VariableTracker) 
     made = _by_all(tx, func, primals, None, "jvp")
     if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in made.given.leaves] + made.lifted):
         unsupported(BREAK, "linearize with gradients")
-    made.check_repeatable("linearize")  # eager execution runs the function again, for the derivative
-    made.body.run(made.module, made.lifted)  # breaks if it writes
+    made.check_repeatable("linearize")
     return TupleVariable([made.main(iter(made.run(tx))), LinearizedVariable(made)])
 
 
