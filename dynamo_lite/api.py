@@ -391,6 +391,7 @@ def compile_module_(
     isolate_recompiles: bool = False,
     regions: bool | str | None = None,
     background: bool = False,
+    shapes_spec: object = None,
 ) -> torch.nn.Module:
     """Compile `module` in place, as torch's `module.compile()` does: object, class and state stay. Returns it.
 
@@ -411,6 +412,7 @@ def compile_module_(
             isolate_recompiles=isolate_recompiles,
             regions=regions,
             background=background,
+            shapes_spec=shapes_spec,
         )
     return module
 

@@ -56,6 +56,14 @@ class Named:
         return func.__name__, [type(a).__name__ for a in args]
 
 
+class NamedDict(Named, dict):
+    pass
+
+
+class NamedModule(Named, torch.nn.Module):
+    pass
+
+
 OPERATORS = [
     operator.add,
     operator.sub,
@@ -163,6 +171,11 @@ class TestOthers:
             return result, a * 2
 
         whole(f, x())
+
+    @pytest.mark.parametrize("cls", [NamedDict, NamedModule])
+    def test_objects_that_are_something_else_too(self, cls):
+        other = cls()
+        whole(lambda a: (a.sin() + other, other * a, a.sin() == other, a * 2), x())
 
     def test_a_method_of_its_own_comes_after(self):
         class Own(Named):

@@ -6,7 +6,6 @@ import weakref
 from typing import ClassVar
 
 import pytest
-import torch
 
 from dynamo_lite.config import config
 from dynamo_lite.exc import RecompileError
@@ -104,26 +103,6 @@ def test_entries_for_classes_that_are_gone_are_versions_before():
             calls_with_new_classes(region, 1)
         with set_stance("fail_on_recompile"), pytest.raises(RecompileError, match="objects that are gone"):
             calls_with_new_classes(region, 1)
-
-
-def test_entries_of_modules_that_are_gone_do_not_count():
-    """Each module has a limit of its own, and those that come after it are none of its versions."""
-
-    class Of(torch.nn.Module):
-        def forward(self, x):
-            return x * self.factor if self.cls.__name__ else x
-
-    region = new_region()
-    compiled = region.wrap(Of.forward)
-    log.reset()
-    for i in range(12):
-        module = Of()
-        module.cls, module.factor = type(f"Local{i}", (), {}), 2
-        assert compiled(module, torch.ones(1)) == 2
-        del module
-        gc.collect()
-    assert len(log.snapshot()) == 12
-    assert all(len(gone) <= 1 for gone in region.limits.gone.values())
 
 
 def test_guards_and_code_do_not_keep_a_class_alive():

@@ -1,4 +1,6 @@
-"""What becomes of the functions below one that has used up its recompile limit."""
+"""What becomes of the functions below one that has used up its recompile limit, and what counts for it."""
+
+import gc
 
 import pytest
 import torch
@@ -7,6 +9,7 @@ import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.record import log
 from dynamo_lite.testing import CompileCounter
+from tests.helpers.capturing import new_region
 from tests.helpers.counting import graphs_per_call
 
 LIMIT = 3
@@ -159,3 +162,23 @@ def test_an_attribute_that_is_set_from_outside_uses_up_one_limit():
         torch.testing.assert_close(compiled(x), model(x))
         found.append(counter.frame_count - before)
     assert found == [1] * LIMIT + [1] + [0] * (9 - LIMIT)  # and the part beside
+
+
+def test_entries_of_modules_that_are_gone_do_not_count():
+    """Each module has a limit of its own, and those that come after it are none of its versions."""
+
+    class Of(torch.nn.Module):
+        def forward(self, x):
+            return x * self.factor if self.cls.__name__ else x
+
+    region = new_region()
+    compiled = region.wrap(Of.forward)
+    log.reset()
+    for i in range(12):
+        module = Of()
+        module.cls, module.factor = type(f"Local{i}", (), {}), 2
+        assert compiled(module, torch.ones(1)) == 2
+        del module
+        gc.collect()
+    assert len(log.snapshot()) == 12
+    assert all(len(gone) <= 1 for gone in region.limits.gone.values())
