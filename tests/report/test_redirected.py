@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch._dynamo
 from torch._dynamo import config as theirs
+from torch._dynamo.backends.common import aot_autograd
 
 import dynamo_lite
 from dynamo_lite import exc
@@ -275,7 +276,7 @@ def test_what_torch_sets_and_puts_back_is_no_wish_of_the_script():
 
 def test_a_backend_made_by_torch_for_the_script():
     counter = CompileCounter()
-    made = torch._dynamo.backends.common.aot_autograd(fw_compiler=counter)
+    made = aot_autograd(fw_compiler=counter)
     torch._dynamo.register_backend(made, name="of_the_script")
     assert torch.equal(torch.compile(lambda x: x + 1, backend="of_the_script")(X), X + 1)
     assert counter.frame_count == 1
