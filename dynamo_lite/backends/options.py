@@ -13,9 +13,9 @@ from dynamo_lite.messages import warn_user
 
 
 def taken(compiler_fn: Callable[..., Any], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of `given` that a backend gets. A mode, or `regions`, that it has no keyword for is left out, with a warning, for all
-    that they ask for is speed; so are options, which torch's backends for debugging ignore, too, where the backend is ours. For those of
-    another backend RuntimeError is raised."""
+    """The keywords of `given` that a backend gets. A mode, or `regions`, that it has no keyword for is left out, with a warning: all that
+    they ask for is speed. So are options for a backend of ours, as torch's backends for debugging do. Options for any other backend raise
+    RuntimeError."""
     found = dict(given)
     try:
         parameters = inspect.signature(compiler_fn).parameters
@@ -25,7 +25,7 @@ def taken(compiler_fn: Callable[..., Any], name: str, given: Mapping[str, Any]) 
         return found
     for key in [key for key in found if key not in parameters]:
         value = found.pop(key)
-        if key == "options" and _is_ours(compiler_fn):
+        if key == "options" and is_ours(compiler_fn):
             warn_user(f"options={value!r} have no effect: the backend {name} takes none")
         elif key == "options":
             raise RuntimeError(f"{key}={value!r}: the backend {name} takes none")
@@ -36,7 +36,8 @@ def taken(compiler_fn: Callable[..., Any], name: str, given: Mapping[str, Any]) 
     return found
 
 
-def _is_ours(compiler_fn: Any) -> bool:
+def is_ours(compiler_fn: Any) -> bool:
+    """Whether a backend belongs to this package."""
     return (getattr(compiler_fn, "__module__", None) or "").partition(".")[0] == __package__.partition(".")[0]
 
 

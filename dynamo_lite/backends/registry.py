@@ -33,7 +33,7 @@ from .onnxruntime import freezing as onnxruntime_freezing
 from .onnxruntime import onnxruntime
 from .openvino import freezing as openvino_freezing
 from .openvino import openvino
-from .options import taken
+from .options import is_ours, taken
 from .regions import compile_chain, find_buckets
 from .requirements import Requirements
 from .tensorrt import tensorrt
@@ -293,8 +293,7 @@ def _needs_data(compiler_fn: CompilerFn) -> bool:
     """Whether it is one of our own compilers: their compiled graphs need tensors with data."""
     while isinstance(compiler_fn, functools.partial):
         compiler_fn = compiler_fn.func
-    is_ours = getattr(compiler_fn, "__module__", "").partition(".")[0] == __package__.partition(".")[0]
-    return is_ours and compiler_fn in _backends.values() and compiler_fn is not eager
+    return is_ours(compiler_fn) and compiler_fn in _backends.values() and compiler_fn is not eager
 
 
 def _exchange(compiler_fn: CompilerFn, kept: Any, chain: Chain | None) -> Any:

@@ -114,16 +114,15 @@ def find_polyfill(original: Any) -> Callable[..., Any] | None:
 
 
 def known_polyfill(original: Any) -> Callable[..., Any] | None:
-    """The stand-in of what the program has registered one for, here or with torch's `substitute_in_graph`, and of what has been asked for
-    already; or None."""
+    """As `find_polyfill`, but imports none of ours: what the program has registered, here or with torch's `substitute_in_graph`, and those
+    of ours that have been loaded."""
     found = POLYFILLS.get(original)
     registered = getattr(sys.modules.get(_OF_TORCH), "PolyfilledFunctionVariable", None)
     if found is None and registered is not None:
         marked = registered._get_polyfill_handlers().get(original)
         found = getattr(marked, "__torch_dynamo_polyfill__", None)
-        if (
-            found is None or (found.__module__ or "").partition(".")[0] == "torch"
-        ):  # torch's own are for what torch.compile can do
+        # Torch's own stand-ins are written for what torch.compile follows; ours are in this package.
+        if found is None or (found.__module__ or "").partition(".")[0] == "torch":
             return None
         POLYFILLS[original] = found
         if getattr(marked, "__torch_dynamo_can_constant_fold_through__", False):

@@ -21,6 +21,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
+from dynamo_lite.backends.options import is_ours
 from dynamo_lite.backends.registry import backend_name, lookup_backend
 from dynamo_lite.exc import InvalidBackend, first_line
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
@@ -69,8 +70,7 @@ class Repro:
 
     @property
     def _is_of_package(self) -> bool:
-        module = getattr(lookup_backend(self.backend), "__module__", None) or ""
-        return module.partition(".")[0] == __package__.partition(".")[0]
+        return is_ours(lookup_backend(self.backend))
 
 
 def problem_of(

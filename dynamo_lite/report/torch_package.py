@@ -90,8 +90,8 @@ def _redirect(stack: contextlib.ExitStack, settings: dict[str, Any], package: An
 @contextlib.contextmanager
 def _entry_points(package: Any) -> Iterator[None]:
     """Ours in place of the functions that compile, forget, or say how to compile, and of those that know backends by name. What only
-    marks functions and tensors stays: its marks count here. So do the functions in torch's own modules, whose calls of each other mean
-    torch's: `torch._dynamo.export` captures with them."""
+    marks functions and tensors stays: its marks count here. Functions in the modules below (`torch._dynamo.eval_frame.optimize`)
+    stay too: they call each other, and `torch._dynamo.export` captures with them."""
 
     @functools.wraps(package.optimize)
     def redirected_optimize(backend: Any = "inductor", **options: Any) -> Any:
@@ -222,9 +222,8 @@ def _followed(plain: Any, before: dict[str, Any], at_first: dict[str, Any]) -> t
             hidden = name in at_first and getattr(self._config[name], "hide", False)
             caller = sys._getframe(1).f_code.co_filename
             super().__setattr__(name, value)
-            if (
-                is_users(caller) or caller == of_config
-            ):  # torch's own code sets keys for itself: eager higher-order operators do
+            # Torch's own code sets keys for itself: eager higher-order operators do.
+            if is_users(caller) or caller == of_config:
                 follow(name, value, put_back=hidden or loading)
 
         def load_config(self, maybe_pickled_config: Any) -> None:

@@ -9,6 +9,7 @@ Mirrors `torch/csrc/autograd/python_variable.cpp`, `python_variable_methods.cpp`
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import sys
@@ -395,12 +396,13 @@ def _is_taken(vt: VariableTracker) -> bool:
     """Whether the operators of tensors themselves take an operand: objects whose classes override torch functions as well."""
     if is_operand(vt):
         return True
-    return _foreign(vt) is not None and lookup(vt.python_type(), "__torch_function__") is not None
+    return _foreign(vt.__class__) is not None and lookup(vt.python_type(), "__torch_function__") is not None
 
 
-def _foreign(vt: VariableTracker) -> Callable[..., VariableTracker] | None:
+@functools.cache
+def _foreign(model: type[VariableTracker]) -> Callable[..., VariableTracker] | None:
     """What operates on a tensor and an object of this model."""
-    return next((FOREIGN_OPERANDS[model] for model in vt.__class__.__mro__ if model in FOREIGN_OPERANDS), None)
+    return next((FOREIGN_OPERANDS[base] for base in model.__mro__ if base in FOREIGN_OPERANDS), None)
 
 
 _numpy = sys.modules.get("numpy")
@@ -427,7 +429,7 @@ def operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]
         result = overrides.operator(tx, function, args)
         if result is not None:
             return result
-    foreign = next(filter(None, map(_foreign, args)), None)
+    foreign = next(filter(None, [_foreign(a.__class__) for a in args]), None)
     if foreign is not None:
         return foreign(tx, function, args)
     return tx.tr.graph.call(tx, "call_function", function, args)
