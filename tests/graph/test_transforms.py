@@ -527,3 +527,34 @@ def test_dual_numbers_are_left_to_eager_execution_and_named():
     told = {b.slug for b in breaks if "forward_ad" in b.context}
     assert told == {"higher-order-operator-without-model"} and "opcode" not in {b.slug for b in breaks}
     assert "torch.func.jvp" in breaks[0].context
+
+
+def behind_a_change(make, change):
+    """What the function that `make` returns gives where its operands have been changed in place."""
+
+    def f(a, ct):
+        b = a * 2
+        out, pull = make(b)
+        change(a, b, out)
+        return pull(ct), out
+
+    return f
+
+
+PULLED_LATE = {
+    "an argument": (lambda b: vjp(torch.exp, b), lambda a, b, out: b.add_(1)),
+    "a view of it": (lambda b: vjp(torch.exp, b), lambda a, b, out: b.view(-1).add_(1)),
+    "what the body reads": (
+        lambda b: vjp(lambda t: torch.where(b > 0, t, t * t), b.clone()),
+        lambda a, b, out: b.neg_(),
+    ),
+    "a result": (lambda b: vjp(torch.exp, b), lambda a, b, out: out.add_(1)),
+    "linearize": (lambda b: linearize(lambda t: t * t.sin(), b), lambda a, b, out: b.add_(1)),
+    "something else": (lambda b: vjp(torch.exp, b), lambda a, b, out: (b + 1).add_(1)),
+}
+
+
+@pytest.mark.parametrize("name", PULLED_LATE)
+def test_a_pullback_behind_a_change_in_place(name):
+    result = run_both(behind_a_change(*PULLED_LATE[name]), torch.tensor([1.0, -2.0, 3.0]), torch.ones(3))
+    assert bool(result.breaks) == (name != "something else")

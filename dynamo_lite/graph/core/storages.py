@@ -8,7 +8,7 @@ Mirrors `torch/csrc/autograd/variable.h` (`VariableVersion`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -101,6 +101,16 @@ def is_data(node: Node) -> bool:
 
 
 # -- version counters
+
+
+def is_written_since(builder: GraphBuilder, values: Iterable[TensorValue], n: int) -> bool:
+    """Whether an operator behind the first `n` changes of the graph may have written to the memory of these values. Inputs in other memory
+    count as unchanged as long as their memory is another one in each call."""
+    memories = {origin(value) for value in builder.operators.written[n:]}
+    read = {origin(value) for value in values}
+    if any(map(is_of_an_input, memories)) and any(map(is_of_an_input, read)):
+        builder.passes.inputs.are_apart = True
+    return not memories.isdisjoint(read)
 
 
 def versions(builder: GraphBuilder, nodes: Sequence[Node]) -> int:

@@ -18,6 +18,8 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.bodies import BREAK
 from dynamo_lite.graph.core import functional
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
+from dynamo_lite.graph.core.storages import is_written_since
+from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
@@ -376,12 +378,15 @@ def call_jvp(
 
 
 class PullbackVariable(VariableTracker):
-    """The second result of `torch.func.vjp`. Each call differentiates the body anew."""
+    """The second result of `torch.func.vjp`. Each call differentiates the body anew, eager execution uses what autograd has saved: the
+    `results` of the body and what it has read must be what they were, at the first `n` changes that the graph makes in place."""
 
     transform = "vjp"
 
-    def __init__(self, made: Derivative) -> None:
+    def __init__(self, tx: Frame, made: Derivative, results: list[Any]) -> None:
         self.made = made
+        self.values = [vt.proxy for vt in (*made.given.leaves, *results)] + made.lifted
+        self.n = len(tx.tr.graph.operators.written)
 
     def python_type(self) -> type:
         return _FUNCTION_TYPE
@@ -389,6 +394,7 @@ class PullbackVariable(VariableTracker):
     def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         made = self.made
         made.check_repeatable(self.transform)
+        self._check_unchanged(tx)
         if len(args) != 1 or any(name != "retain_graph" or not _is_true(value) for name, value in kwargs.items()):
             unsupported(BREAK, "options of the function that vjp returns")
         leaves: list[Any] = []
@@ -396,6 +402,13 @@ class PullbackVariable(VariableTracker):
             unsupported(BREAK, "cotangents do not fit the results")
         outs = made.call(tx, functional.vjp, made.n, extra=(TupleVariable(leaves),))
         return TupleVariable(made.given.rebuild(outs))
+
+    def _check_unchanged(self, tx: Frame) -> None:
+        tensors = [value for value in self.values if isinstance(value, TensorValue)]
+        if is_written_since(tx.tr.graph, tensors, self.n):
+            unsupported(
+                BREAK, f"what {self.transform} has read or returned is changed in place before its function is called"
+            )
 
     def emit_new(self, cg: Codegen) -> None:
         unsupported("reconstruct", f"the function that torch.func.{self.transform} returns")
@@ -408,8 +421,9 @@ def call_vjp(
     made = _by_all(tx, func, primals, has_aux, "grad")
     if len(made.wrt) != len(made.given.leaves):
         unsupported(BREAK, "vjp")
-    items = iter(made.call(tx, functional.vjp_results, made.n))
-    return TupleVariable([made.main(items), PullbackVariable(made), *made.auxiliary(items)])
+    results = made.call(tx, functional.vjp_results, made.n)
+    items = iter(results)
+    return TupleVariable([made.main(items), PullbackVariable(tx, made, results), *made.auxiliary(items)])
 
 
 class LinearizedVariable(PullbackVariable):
@@ -419,6 +433,7 @@ class LinearizedVariable(PullbackVariable):
 
     def tp_call(self, tx: Frame, args: list[Any], kwargs: dict[str, Any]) -> VariableTracker:
         made, tangents = self.made, Arguments(tx, args)
+        self._check_unchanged(tx)
         shapes = [leaf.proxy.meta.shape for leaf in tangents.leaves]
         if shapes != [leaf.proxy.meta.shape for leaf in made.given.leaves]:
             unsupported(BREAK, "tangents do not fit the arguments")
@@ -432,7 +447,8 @@ def call_linearize(tx: Frame, func: VariableTracker, *primals: VariableTracker) 
     if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in made.given.leaves] + made.lifted):
         unsupported(BREAK, "linearize with gradients")
     made.check_repeatable("linearize")
-    return TupleVariable([made.main(iter(made.run(tx))), LinearizedVariable(made)])
+    results = made.run(tx)
+    return TupleVariable([made.main(iter(results)), LinearizedVariable(tx, made, results)])
 
 
 # -- transformed functions that were made outside of the traced code call these
