@@ -16,13 +16,12 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 from weakref import WeakSet
 
 from ._eval_frame import call_by_slot
+from .import_hook import when_imported
 
 _HOME = "torch._dynamo.eval_frame"
 _STATE_DICTS = "torch.distributed.checkpoint.state_dict"
@@ -62,17 +61,8 @@ def add(wrapper: Any) -> None:
 @functools.cache
 def _wait_for_modules() -> None:
     """See to the modules of torch that know its class, be they imported or not."""
-    for name, when_imported in ((_HOME, _settle_all), (_STATE_DICTS, _expect_names)):
-        if name in sys.modules:
-            when_imported(sys.modules[name])
-        else:
-            _waiting[name] = when_imported
-    if _waiting:
-        sys.meta_path.insert(0, _Finder())
-
-
-_waiting: dict[str, Callable[[ModuleType], None]] = {}
-"""Modules that are not imported yet, and what is to be done with them then."""
+    when_imported(_HOME, _settle_all)
+    when_imported(_STATE_DICTS, _expect_names)
 
 
 class _InDict:
@@ -153,24 +143,3 @@ def _prefixed(model: Any, name: str) -> str:
         found.append(part)
         obj = getattr(obj, part, None)
     return ".".join(found)
-
-
-class _Finder:
-    """First in `sys.meta_path` until the modules are imported."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name not in _waiting:
-            return None
-        when_imported = _waiting.pop(name)
-        if not _waiting:
-            sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                when_imported(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

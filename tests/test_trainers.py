@@ -92,6 +92,8 @@ def test_modules_compiled_before_torchs_compiler_is_imported():
     text = """
     compiled = dynamo_lite.compile(Net(), backend="eager")
     compiled(torch.ones(1, 4))
+    import importlib.util
+    importlib.util.find_spec("torch.distributed.checkpoint.state_dict")
     from torch._dynamo import OptimizedModule
     compiled.eval()
     print(isinstance(compiled, OptimizedModule), isinstance(compiled, Net), compiled.__class__ is Net, bool(compiled), compiled.training)

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.abc
-import importlib.machinery
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -32,6 +30,7 @@ from dynamo_lite.api import (
 )
 from dynamo_lite.backends import registry
 from dynamo_lite.config import ALIASES, config
+from dynamo_lite.import_hook import when_imported
 from dynamo_lite.messages import is_users, warn_user
 
 from .explain import explain
@@ -44,37 +43,8 @@ def redirected_package(settings: dict[str, Any]) -> Iterator[None]:
     """Redirect the package for the block: at once where it is loaded, else when the program imports it. `settings` are ours outside of
     the block."""
     with contextlib.ExitStack() as stack:
-        hook = _AfterImport(NAME, functools.partial(_redirect, stack, settings))
-        loaded = sys.modules.get(NAME)
-        if loaded is not None:
-            hook.then(loaded)
-        else:
-            sys.meta_path.insert(0, hook)
-            stack.callback(sys.meta_path.remove, hook)
+        stack.callback(when_imported(NAME, functools.partial(_redirect, stack, settings)))
         yield
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls `then` with a module when it has been imported."""
-
-    def __init__(self, name: str, then: Callable[[types.ModuleType], Any]) -> None:
-        self.name = name
-        self.then = then
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """The spec of the module as others find it, whose loader tells us."""
-        if name != self.name:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_tell(module: types.ModuleType) -> None:
-                execute(module)
-                self.then(module)
-
-            spec.loader.exec_module = execute_and_tell  # type: ignore[method-assign]
-        return spec
 
 
 def _redirect(stack: contextlib.ExitStack, settings: dict[str, Any], package: Any) -> None:
