@@ -49,6 +49,9 @@ CompilerFn = Callable[..., CompiledFn]
 
 ENTRY_POINT_GROUP = "dynamo_lite.backends"
 
+TORCHS_GROUP = "torch_dynamo_backends"
+"""The group in which libraries name their backends for `torch.compile`, which take the same arguments."""
+
 ALIASES = {
     "aot_eager_decomp_partition": "aot_eager",
     "aot_eager_default_partitioner": "aot_eager",
@@ -109,7 +112,7 @@ def registrations() -> Iterator[None]:
 def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")) -> list[str]:
     """The names that `backend=` takes, sorted, without those that have one of the tags; all of them for None."""
     excluded = set(exclude_tags or ())
-    names = {*_backends, *_entry_points()}
+    names = {*_backends, *_entry_points(), *_entry_points(TORCHS_GROUP)}
     return sorted(name for name in names if not excluded.intersection(_tags.get(name, ())))
 
 
@@ -125,7 +128,7 @@ def lookup_backend(compiler_fn: str | CompilerFn) -> CompilerFn:
         return compiler_fn
     with _lock:
         if compiler_fn not in _backends:
-            entry_point = _entry_points().get(compiler_fn)
+            entry_point = _entry_points().get(compiler_fn) or _entry_points(TORCHS_GROUP).get(compiler_fn)
             if entry_point is None and compiler_fn in ALIASES:
                 return _backends[ALIASES[compiler_fn]]
             if entry_point is None:
@@ -322,8 +325,10 @@ def reset_backends(others: Iterable[object] = ()) -> None:
 
 
 @functools.cache
-def _entry_points() -> dict[str, EntryPoint]:
-    found = {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
+def _entry_points(group: str = ENTRY_POINT_GROUP) -> dict[str, EntryPoint]:
+    found = {entry_point.name: entry_point for entry_point in entry_points(group=group)}
+    if group != ENTRY_POINT_GROUP:
+        return found
     # The rooms above this one are known by name only, also where the package is on the path but not installed.
     own = EntryPoint("autotune", f"{__package__.partition('.')[0]}.tune.autotune:autotune", ENTRY_POINT_GROUP)
     return {own.name: own, **found}

@@ -96,10 +96,16 @@ class FakeEntryPoint:
         return lambda gm, example_inputs: gm.forward
 
 
-def test_entry_points_are_found_by_name_and_loaded_when_needed(monkeypatch):
+@pytest.mark.parametrize("group", ["dynamo_lite.backends", "torch_dynamo_backends"])
+def test_entry_points_are_found_by_name_and_loaded_when_needed(monkeypatch, group):
     plugged = FakeEntryPoint()
-    monkeypatch.setattr(registry, "_entry_points", lambda: {"plugged": plugged})
+    own = registry.ENTRY_POINT_GROUP
+    monkeypatch.setattr(registry, "_entry_points", lambda asked=own: {"plugged": plugged} if asked == group else {})
     assert "plugged" in list_backends()
+    registry.candidates(["cpu"], training=False)
+    assert plugged.loads == (group == own)  # races are between backends that state their requirements
+    registry._backends.pop("plugged", None)
+    plugged.loads = 0
     assert plugged.loads == 0
     assert lookup_backend("plugged") is lookup_backend("plugged")
     assert plugged.loads == 1
@@ -177,7 +183,7 @@ def test_what_a_backend_needs(monkeypatch):
 
     mine.requirements = needs
     register_backend(mine)
-    monkeypatch.setattr(registry, "_entry_points", lambda: {"broken": Broken()})
+    monkeypatch.setattr(registry, "_entry_points", lambda group="": {"broken": Broken()})
     assert registry.describe("mine") == ("", "", "no: no_such_module not installed; needs the package")
     assert registry.describe("broken") == ("", "", "no: RuntimeError: no such symbol")
     assert registry.describe("eager") == ("", "", "")
