@@ -213,18 +213,28 @@ def table_key(tx: Frame, v: VariableTracker, text: str) -> Any:
 def check_address(key: object, table: Any) -> None:
     """Break if a host key stands for a number that is known only when the code runs, such as what `id()` returns, or for a tuple of such,
     and a table has numbers with which it may be equal."""
-    if _has_address(key) and any(not _has_address(other) and _may_be_equal(key, other) for other in table.items):
+    if not _has_address(key):
+        return
+    if _is_number(key):
+        found = not _NUMBERS.isdisjoint(map(type, table.items))
+    else:
+        found = any(not _has_address(other) and _may_be_equal(key, other) for other in table.items)
+    if found:
         unsupported("object-identity", "an address or the number of a thread as a key of a table of numbers")
 
 
 def _has_address(key: Any) -> bool:
     if type(key) is not Key:
         return False
-    return key.vt.python_type() is int or (type(key.host) is tuple and any(map(_has_address, key.host)))
+    return _is_number(key) or (type(key.host) is tuple and any(map(_has_address, key.host)))
+
+
+def _is_number(key: Key) -> bool:
+    return key.vt.python_type() is int
 
 
 def _may_be_equal(key: Any, other: Any) -> bool:
-    if type(key) is Key and key.vt.python_type() is int:
+    if type(key) is Key and _is_number(key):
         return type(other) in _NUMBERS
     parts = [part.host if type(part) is Key else part for part in (key, other)]
     if not all(type(part) is tuple for part in parts):
