@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 
 from torch.nn import Module
@@ -57,10 +57,22 @@ class OptimizedModule:
         return self._dynamo_lite_original
 
     def __getattribute__(self, name: str) -> Any:
+        if name in _OURS:
+            return object.__getattribute__(self, name)
+        if name not in _OF_EVERY_MODULE:
+            raise AttributeError(
+                name
+            )  # now `__getattr__` is called, which would be called as well if the original had no such attribute
+        original = object.__getattribute__(self, "_dynamo_lite_original")
+        if type(original).__getattribute__ is object.__getattribute__:
+            return object.__getattribute__(self, name)
+        found = getattr(original, name)
+        of_original = type(found) is MethodType and found.__self__ is original
+        return MethodType(found.__func__, self) if of_original else found
+
+    def __getattr__(self, name: str) -> Any:
         # The program's own methods run with the original as `self`, as `forward` does: what they do to the class, to slots, or to tables
         # with `self` as a key is seen there. What every module has stays with this one: `m.eval()` is `m`.
-        if name in _OWN_NAMES:
-            return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_dynamo_lite_original"), name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -95,7 +107,8 @@ class OptimizedModule:
 
 
 SLOTS = ("_dynamo_lite_original", "_dynamo_lite_rebuild", "_dynamo_lite_call", "_dynamo_lite_forward")
-_OWN_NAMES = frozenset((*dir(Module), *vars(OptimizedModule), *SLOTS))
+_OURS = frozenset((*vars(OptimizedModule), *SLOTS, "__dict__", "__call__", "forward"))
+_OF_EVERY_MODULE = frozenset(dir(Module))
 
 
 class _WithSlots(OptimizedModule):

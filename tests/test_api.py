@@ -1192,3 +1192,48 @@ def test_a_compiled_graph_module_is_edited():
     next(iter(graph.find_nodes(op="call_function", target=torch.neg))).target = torch.exp
     compiled.recompile()
     assert torch.equal(compiled(x), x.exp())
+
+
+def test_a_modules_own_getattr_is_asked_once():
+    class Lazy(torch.nn.Module):
+        tries = []
+
+        def __getattr__(self, name):
+            if name != "table":
+                return super().__getattr__(name)
+            self.tries.append(self)
+            if len(self.tries) < 2:
+                raise AttributeError("not ready")
+            return 5
+
+        def forward(self, x):
+            return x + 1
+
+    module = Lazy()
+    compiled = dynamo_lite.compile(module, backend="eager")
+    assert getattr(compiled, "table", None) is None and compiled.tries == [module]
+    assert compiled.table == 5
+    with pytest.raises(AttributeError, match="'Lazy' object has no attribute 'other'") as caught:
+        _ = compiled.other
+    assert caught.value.__context__ is None
+
+
+def test_a_modules_own_getattribute_is_asked_for_what_every_module_has():
+    class Proxy(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(2, 2)
+
+        def __getattribute__(self, name):
+            if name == "state_dict":
+                return getattr(super().__getattribute__("_modules")["inner"], name)
+            return super().__getattribute__(name)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    module = Proxy()
+    compiled = dynamo_lite.compile(module, backend="eager")
+    assert list(compiled.state_dict()) == ["weight", "bias"]
+    assert compiled.eval() is compiled and not module.training
+    assert list(compiled.parameters()) == list(module.parameters())
