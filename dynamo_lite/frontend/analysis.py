@@ -52,7 +52,7 @@ from dynamo_lite.variables.protocol.base import ObservedException
 
 from .codegen import Codegen
 from .facts import Facts
-from .finalizers import check_finalizers, is_called_back, is_held_by_garbage, loses_argument, watch_arguments
+from .finalizers import check_finalizers, ends_too_late, watch_arguments
 from .self_modified_ints import own_changes
 from .strikes import TOO_LONG
 from .tracing import Trace
@@ -229,8 +229,9 @@ class Analysis:
             # The call raises: eager execution gives the exception its true traceback.
             return self._eager_entry(tr)
         tr.state.restore()
-        if loses_argument(tr, result) or is_held_by_garbage(tr, result) or is_called_back(tr, result):
-            return self._eager_entry(tr)
+        too_late = ends_too_late(tr, result)
+        if too_late is not None:
+            return self._eager_entry(tr, reason=too_late)
         leave_out = getattr(self.region.backend, "dynamo_lite_leaves_out", None)
         if leave_out is not None:
             leave_out(tr)
@@ -267,10 +268,11 @@ class Analysis:
             raise self.facts.break_reason  # found later, when breaks were allowed again
         if raises_again(tr.thread.current):
             # What this frame is resumed with would be done for real, fail, and be what the next resume function begins with.
-            return self._eager_entry(tr)
+            return self._eager_entry(tr, reason=self.facts.break_reason)
         tr.state.restore()
-        if loses_argument(tr, None) or is_held_by_garbage(tr, None) or is_called_back(tr, None):
-            return self._eager_entry(tr)
+        too_late = ends_too_late(tr, None)
+        if too_late is not None:
+            return self._eager_entry(tr, reason=too_late)
         self._check_effects(tr)
         codegen = Codegen(tr, self.compile_graph)
         reason = self.facts.break_reason
@@ -364,9 +366,12 @@ class Analysis:
         with side.modes_back():
             return program.check(self.values, self.fn.__closure__)
 
-    def _eager_entry(self, tr: Trace, needs_hook: bool = True) -> Any:
-        """An entry that runs the original: for these arguments there is nothing to gain."""
+    def _eager_entry(self, tr: Trace, needs_hook: bool = True, reason: Unsupported | None = None) -> Any:
+        """An entry that runs the original: for these arguments there is nothing to gain, or a `reason` why operators are not captured."""
         tr.state.restore()
+        if reason is not None and not tr.graph.is_empty:
+            self.record.breaks.append(BreakRecord.of(reason))
+            self.log.breaks(self.record.breaks[-1:])
         code = self.fn.__code__
         # Between two looks at all objects nothing is compiled.
         return self._commit(tr, code, needs_hook and "get_objects" not in code.co_names)

@@ -28,6 +28,8 @@ from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_lazy, real_object
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES
 
+from .thread_state import line_of
+
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
@@ -92,6 +94,21 @@ def _watching(watched: dict[int, Any], handler: Any) -> Any:
         return handler(f, instr)
 
     return watch
+
+
+def ends_too_late(tr: Trace, result: object) -> Unsupported | None:
+    """Why the frame has to run eagerly, whatever it computes: an object whose end the program sees would end at another time. `result`:
+    what the frame returns, None at a break."""
+    for found, what in (
+        (loses_argument, "the last reference to an argument is dropped on the way"),
+        (is_held_by_garbage, "a reference cycle or a traceback holds an argument"),
+        (is_called_back, "an object whose weak reference has a callback ends before the frame does"),
+    ):
+        if found(tr, result):
+            reason = Unsupported("del-finalizer", what)
+            reason.user_stack = tr.thread.user_stack() or [line_of(tr.root.frame)]
+            return reason
+    return None
 
 
 def loses_argument(tr: Trace, result: object) -> bool:

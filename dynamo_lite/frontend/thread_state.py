@@ -131,13 +131,7 @@ class ThreadState:
 
     def user_stack(self) -> list[UserFrame]:
         """The user's frames now, outermost first."""
-        stack = []
-        for f in self.frames():
-            if not trace_rules.is_internal(f.code):
-                pos = f.lifted.instrs[f.cur].pos
-                lineno = pos[0] or f.code.co_firstlineno
-                stack.append(UserFrame(f.code.co_filename, lineno, f.code.co_name, "", pos[2], pos[3], pos[1]))
-        return stack[::-1]
+        return [line_of(f) for f in self.frames() if not trace_rules.is_internal(f.code)][::-1]
 
     def loops_follow(self) -> bool:
         """Whether there are loops of the program still to come around the current frame; those of modules go through their parts."""
@@ -163,6 +157,12 @@ class ThreadState:
         a break in them is one for each turn, and each turn another version. They run as they are, captured are the functions they call."""
         f = next((f for f in self.frames() if not trace_rules.is_internal(f.code)), None)
         return f if f is not None and trace_rules.is_of_torch(f.globals.value) and is_in_loop(f.lifted, f.cur) else None
+
+
+def line_of(f: Frame) -> UserFrame:
+    """The user's line at which a frame is, or has ended."""
+    pos = f.lifted.instrs[f.cur].pos
+    return UserFrame(f.code.co_filename, pos[0] or f.code.co_firstlineno, f.code.co_name, "", pos[2], pos[3], pos[1])
 
 
 def _is_never_cut(f: Frame) -> bool:

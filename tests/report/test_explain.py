@@ -1,6 +1,8 @@
+import collections
 import contextlib
 import functools
 import random
+import weakref
 
 import pytest
 import torch
@@ -141,3 +143,22 @@ def test_no_frame_of_a_named_tuple_of_torch_is_shown():
         dynamo_lite.compile(prints_and_branches, backend="eager")(torch.ones(3))
     names = {frame.name.partition(" ")[0] for frame in dynamo_lite.explain(prints_and_branches)(torch.ones(3)).frames}
     assert names == {"prints_and_branches"}
+
+
+def ends_with_a_callback(x, farewells):
+    held = collections.UserList()
+    weakref.finalize(held, farewells.append, "bye")
+    graph_break()
+    return x * 2
+
+
+def test_operators_left_out_for_the_end_of_an_object_have_a_reason():
+    farewells = []
+    output = dynamo_lite.explain(ends_with_a_callback)(torch.ones(3), farewells)
+    assert farewells == ["bye"] and not output.graph_count
+    *_, reason = output.break_reasons
+    assert (
+        reason.reason
+        == "DL048 object with a finalizer: an object whose weak reference has a callback ends before the frame does"
+    )
+    assert reason.user_stack[-1].lineno == ends_with_a_callback.__code__.co_firstlineno + 4
