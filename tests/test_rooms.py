@@ -36,15 +36,15 @@ MOST_LINES = {
     "variables/builtin": 5_680,
     "variables/generators": 950,
     "variables/objects": 5_450,
-    "variables/protocol": 3_650,
+    "variables/protocol": 3_665,
     "variables/stdlib": 3_430,
-    "variables/torch": 6_490,
+    "variables/torch": 6_520,
     "variables/torch/autograd": 2_130,
     "variables/torch/data": 2_680,
     "variables/torch/distributed": 450,
     "variables/torch/higher_order": 1_650,
     "variables/torch/numpy": 1_650,
-    "variables/torch/subclasses": 650,
+    "variables/torch/subclasses": 890,
     "warm_cache": 1_750,
 }
 """Lines of Python that a room may have, tests not counted. Who needs more says why in the commit that changes the number here."""

@@ -255,9 +255,11 @@ class Trace:
     def inline(
         self, tx: Frame, fn: FunctionVariable, args: list[Any], kwargs: dict[str, Any], direct: bool
     ) -> VariableTracker:
-        """Call a Python function: its handler if it has one, else interpret it in a new frame."""
+        """Call a Python function: its handler if it has one, else interpret it in a new frame. One of torch that asks overrides is
+        interpreted all the same: it is called again once they have answered."""
         real = fn.value
-        if real is not MISSING and id(real) not in self.heap.followed:
+        asks = self.overrides is not None and real is not MISSING and self.overrides.asked_in_code(real, args, kwargs)
+        if real is not MISSING and id(real) not in self.heap.followed and not asks:
             if not runs_its_code(real):
                 unsupported("call-c-function", f"{real.__qualname__}, whose calls go elsewhere")
             if real in getattr(self.backend, "dynamo_lite_ignores", ()):

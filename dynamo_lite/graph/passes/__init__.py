@@ -38,6 +38,7 @@ class Passes(NamedTuple):
     - `gradients` gives results their used-up history before `outputs` makes others of them; it also tells `backward` about which of them
       it need not care.
     - `outputs` makes the results that `versions` counts.
+    - `modes` comes behind those whose wrappers call torch functions, of which no mode of the program is told.
     - `wrappers` and `fakes` come last: each may tell compilers to leave the graph alone.
     """
 
@@ -49,13 +50,13 @@ class Passes(NamedTuple):
     gradients: UsedGradients
     outputs: OutputAliasing
     versions: ResultVersions
-    modes: FunctionModes
     assigned: AssignedData
     leaves: Leaves
     data: WrittenData
     backward: BackwardSplit
     hooks: HookLifetimes
     random: RandomNumbers
+    modes: FunctionModes
     wrappers: WrapperClasses
     fakes: FakeTensors
 

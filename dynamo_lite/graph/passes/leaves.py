@@ -67,7 +67,8 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 def as_leaf(data: torch.Tensor, requires_grad: bool) -> torch.Tensor:
     """A tensor that the graph gave without its history, as a leaf."""
-    return data.requires_grad_(requires_grad)
+    with torch._C.DisableTorchFunction():  # who overrides has been asked
+        return data.requires_grad_(requires_grad)
 
 
 class Leaf(NamedTuple):

@@ -33,7 +33,7 @@ from dynamo_lite.isa.typeobject import (
 
 from .abstract import said, type_name
 from .base import Plain, VariableTracker, is_lazy
-from .constant import ConstantVariable, is_none
+from .constant import NONE, ConstantVariable, is_none
 from .dispatch import method
 from .wrap import builds
 
@@ -304,6 +304,20 @@ def descriptor_get(
     if owner is None and is_none(cls):
         return tx.raises(TypeError, "__get__(None, None) is invalid")
     return self.tp_descr_get(tx, owner, tx.tr.type_of(tx, obj) if is_none(cls) else cls)
+
+
+@method(types.GetSetDescriptorType.__set__, types.MemberDescriptorType.__set__)
+def descriptor_set(tx: Frame, self: VariableTracker, obj: VariableTracker, value: VariableTracker) -> VariableTracker:
+    """`wrap_descr_set`."""
+    self.tp_descr_set(tx, obj, value)
+    return NONE
+
+
+@method(types.GetSetDescriptorType.__delete__, types.MemberDescriptorType.__delete__)
+def descriptor_delete(tx: Frame, self: VariableTracker, obj: VariableTracker) -> VariableTracker:
+    """`wrap_descr_delete`."""
+    self.tp_descr_set(tx, obj, None)
+    return NONE
 
 
 class InstanceDictDescriptorVariable(DescriptorVariable):

@@ -27,6 +27,7 @@ from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
 from dynamo_lite.graph.core.functional import transforms_around
 from dynamo_lite.graph.core.state import READS, SETTINGS, set_deterministic
 from dynamo_lite.guards import ir
+from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.isa.typeobject import tp_name
 from dynamo_lite.markers import is_allowed_in_graph
 from dynamo_lite.polyfills.torch_autograd import InferenceMode
@@ -115,7 +116,7 @@ def _function_rule(value: types.FunctionType) -> bool:
 def _has_a_name(value: types.FunctionType) -> bool:
     """Whether the printed graph can name the function. Wrappers around C methods have the name of the method."""
     if value.__module__ == "torch._tensor" and value.__qualname__.startswith("Tensor."):
-        return True
+        return not is_resumed(value.__code__)  # the rest of one is followed
     return getattr(sys.modules[value.__module__], value.__name__, None) is value
 
 
@@ -164,11 +165,11 @@ class TorchFunctionVariable(DescriptorVariable):
         if overrides is not None and overrides.skips_next and not isinstance(fn, types.FunctionType):
             with overrides.skipping():
                 return self.tp_call(tx, args, kwargs)
-        if overrides is not None and fn not in NOT_OVERRIDABLE and overrides.applies(args, kwargs):
+        if overrides is not None and fn not in NOT_OVERRIDABLE and overrides.applies(fn, args, kwargs):
             if isinstance(fn, types.FunctionType):
                 return build_function(tx.tr, fn, self.source).tp_call(tx, args, kwargs)  # asks them itself
             _check_self(tx, fn, args)
-            public = fn if kwargs else announced(fn, args)
+            public = fn if kwargs else announced(tx, fn, args)
             function = self if public is fn else tx.tr.build_constant_object(public)
             return overrides.dispatch(tx, function, args, kwargs)
         if handler is not None:

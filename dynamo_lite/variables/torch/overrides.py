@@ -11,7 +11,6 @@ Mirrors `torch/csrc/utils/python_arg_parser.cpp` (`handle_torch_function_no_pyth
 from __future__ import annotations
 
 import contextlib
-import functools
 import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +39,8 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, construct
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
 from .numpy.models import ArrayVariable, tensor_of_array
+from .subclasses.announcements import asks_in_code, declines_by_type_error, is_method_of_tensors, public_function, told
+from .subclasses.bare_attributes import SKIPS_NEXT
 from .subclasses.wrapper_tensor import WrapperTensorVariable, build_wrapper
 from .tensor import FOREIGN_OPERANDS, GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
 from .tensor_slots import guard_slots, with_own_slots
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 _C = torch._C
 
 _SKIP_ONE_HOP = getattr(_C, "_skip_one_hop_torch_function", None)
-_SKIPS_NEXT = getattr(_C, "_peek_should_skip_torch_function", None)
 
 # -- who overrides
 
@@ -78,16 +78,21 @@ NOT_OVERRIDABLE = frozenset(
 """Methods of tensors that ask nobody: those of `python_variable.cpp` itself."""
 
 
+def _can_override(vt: VariableTracker) -> bool:
+    cls = vt.python_type()
+    if not isinstance(vt, TensorVariable | InstanceVariable) or not overrides_torch_function(cls):
+        return False
+    return not isinstance(vt, WrapperTensorVariable) or is_followed(cls)  # another is asked when the operator runs
+
+
 def overloaded_arguments(args: list[Any]) -> list[Any]:
     """The arguments whose classes override torch functions, one of each class, subclasses first."""
     found: list[Any] = []
     for arg in args:
         for vt in arg.items if isinstance(arg, TupleVariable | ListVariable) else (arg,):
-            cls = vt.python_type()
-            if not isinstance(vt, TensorVariable | InstanceVariable) or not overrides_torch_function(cls):
+            if not _can_override(vt):
                 continue
-            if isinstance(vt, WrapperTensorVariable) and not is_followed(cls):
-                continue  # asked when the operator runs
+            cls = vt.python_type()
             if any(known.python_type() is cls for known in found):
                 continue
             index = next((i for i, k in enumerate(found) if issubclass(cls, k.python_type())), len(found))
@@ -160,19 +165,43 @@ class Overrides:
         """True if a mode is active."""
         return bool(self.stack.modes) and not self.ignores_modes
 
-    def overloaded(self, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """The arguments that override the call."""
+    def overloaded(self, function: object, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments whose classes torch names in a call, which it asks after the mode."""
+        if self.ignores_subclasses and not self.has_mode:
+            return []
+        if not kwargs and is_method_of_tensors(function):
+            kinds = _kinds(args)
+            if self.ignores_subclasses:
+                kinds = tuple("plain" if kind == "tensor" else kind for kind in kinds)
+            call = told(function, kinds, self.has_mode)
+            if call is not None:
+                plain = [arg for i, arg in enumerate(args) if kinds[i] == "plain" and i in call.positions]
+                if (
+                    plain
+                ):  # methods without arguments, and attributes: the code hands over its object, whatever its class
+                    return plain
+                args = [
+                    arg for i, arg in enumerate(args) if i in call.positions or kinds[i] not in ("tensor", "object")
+                ]
         return [] if self.ignores_subclasses else overloaded_arguments([*args, *kwargs.values()])
 
-    def applies(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    def applies(self, function: object, args: list[Any], kwargs: dict[str, Any]) -> bool:
         """Whether somebody overrides the call."""
-        return self.has_mode or bool(self.overloaded(args, kwargs))
+        return self.has_mode or bool(self.overloaded(function, args, kwargs))
+
+    def asked_in_code(self, function: types.FunctionType, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether the code of a Python function of torch asks somebody about this call."""
+        if self.skips_next or not (function in HANDLERS and asks_in_code(function.__code__)):
+            return False
+        if function is torch._assert:  # which asks about no plain tensor
+            return bool(self.overloaded(function, args, kwargs))
+        return self.applies(function, args, kwargs)
 
     def dispatch(
         self, tx: Frame, function: VariableTracker, args: list[Any], kwargs: dict[str, Any]
     ) -> VariableTracker | None:
         """Ask the mode, then the arguments. None if nobody overrides."""
-        overloaded = self.overloaded(args, kwargs)
+        overloaded = self.overloaded(function.value, args, kwargs)
         if not overloaded and not self.has_mode:
             return None
         step = tx.tr.thread.failing_step()
@@ -197,6 +226,8 @@ class Overrides:
                 result = tx.call(mode.tp_getattro(tx, "__torch_function__"), packed)
             if not _is_not_implemented(result):
                 return result
+            if not all(map(_can_override, overloaded)):
+                unsupported("torch-function-mode", "no function mode implements a call, and torch asks a plain tensor")
         for vt in overloaded:
             result = tx.call(vt.tp_getattro(tx, "__torch_function__"), packed)
             if not _is_not_implemented(result):
@@ -234,10 +265,10 @@ class Overrides:
 
     def operator(self, tx: Frame, function: object, args: list[Any]) -> VariableTracker | None:
         """An operator on tensors and numbers; None if nobody overrides."""
-        if not self.skips_next and not self.applies(args, {}):
+        if not self.skips_next and not self.applies(function, args, {}):
             return None
         kinds = _kinds(args)
-        public = public_function(function, kinds)
+        public = public_function(function, kinds, self.has_mode)
         if public is None:
             return NOT_IMPLEMENTED
         target = tx.tr.build_constant_object(public)
@@ -257,9 +288,19 @@ class Overrides:
             with self.skipping():
                 read = GETTERS.get(raw)
                 return read(tx, tensor) if read is not None else None
-        if not self.applies([tensor], {}):
+        return self._accessor(tx, raw.__get__, [tensor])
+
+    def setter(
+        self, tx: Frame, raw: types.GetSetDescriptorType, tensor: TensorVariable, value: VariableTracker | None
+    ) -> bool:
+        """Whether somebody overrides a write to an attribute implemented in C (None: its deletion), and has been asked."""
+        function, args = (raw.__delete__, [tensor]) if value is None else (raw.__set__, [tensor, value])
+        return self._accessor(tx, function, args) is not None
+
+    def _accessor(self, tx: Frame, function: types.MethodWrapperType, args: list[Any]) -> VariableTracker | None:
+        if not self.applies(function, args, {}):
             return None
-        return self.dispatch(tx, tx.tr.build_constant_object(raw.__get__), [tensor], {})
+        return self.dispatch(tx, tx.tr.build_constant_object(announced(tx, function, args)), args, {})
 
 
 def activate(tr: Trace) -> Overrides:
@@ -270,8 +311,8 @@ def activate(tr: Trace) -> Overrides:
         tr.state.guard_modes()  # before `go_below`: torch's guard on its global state includes the switch of the protocol
         overrides.ignores_subclasses = not modes.subclasses_are_asked()
         overrides.ignores_modes = _C._is_torch_function_all_disabled()
-        if _SKIPS_NEXT is not None:
-            tr.state.read(_SKIPS_NEXT, ())
+        if SKIPS_NEXT is not None:
+            tr.state.read(SKIPS_NEXT, ())
         for i, mode in enumerate(modes.take_all()):
             source = tr.source(tr.constant_source(i), ir.CALL, _C._get_function_stack_at)
             overrides.stack.around.append(tr.wrap(mode, source))
@@ -314,81 +355,22 @@ def _dict(tx: Frame, items: dict[str, Any]) -> VariableTracker:
 
 
 def _kinds(args: list[VariableTracker]) -> tuple[str, ...]:
-    """What stands at each position of an operator, as samples are made for it: "object" overrides and is no tensor. Tensors are "tensor",
-    or "plain" where only the object beside them overrides."""
-    has_object = any(isinstance(a, InstanceVariable) for a in args)
+    """What stands at each position of a call, as samples are made for it: "tensor" overrides, a "plain" one does not, and "object"
+    overrides and is no tensor."""
 
     def kind(vt: VariableTracker) -> str:
         if not isinstance(vt, TensorVariable):
             return "object" if isinstance(vt, InstanceVariable) else "number"
-        return "plain" if has_object and not overrides_torch_function(vt.python_type()) else "tensor"
+        return "tensor" if overrides_torch_function(vt.python_type()) else "plain"
 
     return tuple(map(kind, args))
 
 
-class _Announces:
-    """Tells which function torch announces for an operator."""
-
-    announced: Any = None
-
-    @classmethod
-    def __torch_function__(
-        cls, func: object, classes: object, args: tuple[Any, ...] = (), kwargs: object = None
-    ) -> Any:
-        _Announces.announced = func
-        return args[0]
-
-
-class _Probe(_Announces, torch.Tensor):
-    """A tensor with the `__torch_function__` of `_Announces`."""
-
-
-class _Refuses:
-    """Raises a TypeError of its own."""
-
-    @classmethod
-    def __torch_function__(cls, func: object, classes: object, args: object = (), kwargs: object = None) -> Any:
-        raise TypeError(_Refuses)
-
-
-class _Refusing(_Refuses, torch.Tensor):
-    """A tensor with that of `_Refuses`."""
-
-
-def _type_error_of(
-    function: Callable[..., Any], kinds: tuple[str, ...], cls: type[torch.Tensor], other: type
-) -> TypeError | None:
-    """The TypeError of an operator on such operands: tensors of a class, objects of the other one, plain tensors and numbers."""
-    with torch._C.DisableTorchFunctionSubclass():
-        plain = torch.zeros(1)
-        samples = {"tensor": plain.as_subclass(cls), "object": other(), "plain": plain, "number": 0}
-    _Announces.announced = None
-    try:
-        with _C._EnableTorchFunction():
-            function(*[samples[kind] for kind in kinds])
-    except TypeError as error:
-        return error
-    return None
-
-
-@functools.cache
-def public_function(function: Callable[..., Any], kinds: tuple[str, ...]) -> Any:
-    """The function that overrides see when `function` of the `operator` module meets such operands; None if it takes none."""
-    return _Announces.announced if _type_error_of(function, kinds, _Probe, _Announces) is None else None
-
-
-@functools.cache
-def declines_by_type_error(function: Callable[..., Any], kinds: tuple[str, ...]) -> bool:
-    """Whether the operator takes a TypeError for a NotImplemented (`TypeError_to_NotImplemented_` in python_variable_methods.cpp). It
-    raises none if it is a comparison for which something else answers."""
-    error = _type_error_of(function, kinds, _Refusing, _Refuses)
-    return error is None or error.args != (_Refuses,)
-
-
-def announced(fn: Callable[..., Any], args: list[VariableTracker]) -> Any:
-    """The function that overrides see when the program calls `fn`: `__mul__` is `mul`."""
-    if isinstance(fn, METHOD_DESCRIPTORS) and fn.__name__.startswith("__") and all(map(is_operand, args)):
-        return public_function(fn, _kinds(args)) or fn
+def announced(tx: Frame, fn: Callable[..., Any], args: list[VariableTracker]) -> Any:
+    """The function that overrides see when the program calls `fn`: `__mul__` is `mul`, `nelement` is `numel`."""
+    is_short = len(args) == 1 or getattr(fn, "__name__", "").startswith("__")
+    if is_short and is_method_of_tensors(fn) and all(map(is_operand, args)):
+        return public_function(fn, _kinds(args), tx.tr.overrides.has_mode) or fn
     return fn
 
 
@@ -398,7 +380,7 @@ def announced(fn: Callable[..., Any], args: list[VariableTracker]) -> Any:
 def unwrap(tensor: torch.Tensor) -> torch.Tensor:
     """The same tensor as a plain one. Guards call this too, so a flag of the thread is put back: `_skip_one_hop_torch_function` sets it for
     the next call of a torch function, whoever makes that call, and the call here would take it away."""
-    skips_next = _SKIPS_NEXT is not None and _SKIPS_NEXT()
+    skips_next = SKIPS_NEXT is not None and SKIPS_NEXT()
     with _C.DisableTorchFunctionSubclass():
         plain = torch.Tensor.as_subclass(tensor, torch.Tensor)  # past a `__getattribute__` of its class
     if skips_next:
@@ -480,7 +462,7 @@ def build_tensor_subclass(tr: Trace, value: torch.Tensor, source: GuardNode | No
         cls
     ):
         return unsupported("tensor-subclass", f"{cls.__module__}.{cls.__qualname__}")
-    activate(tr)
+    _meet_overrides(tr)
     tr.guard(source, ir.TYPE_IS, cls)
     guard_slots(tr, cls)
     plain = tr.graph.outside.value(unwrap(value), tr.source(source, ir.CALL, unwrap))

@@ -37,7 +37,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import dict_of, lookup, mro_of, name_of, qualname_of
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.objects.function import MethodVariable
+from dynamo_lite.variables.objects.function import MethodVariable, build_function
 from dynamo_lite.variables.protocol.abstract import (
     BINARY_OPS,
     COMPARE_OPS,
@@ -57,6 +57,7 @@ from dynamo_lite.variables.protocol.hashing import IDENTITY_HASHES
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .data_checks import GradFnVariable, checked_truth
+from .subclasses.bare_attributes import grad_of, is_inference_of, is_leaf_of, set_data, set_grad
 from .tensor_slots import TORCHS
 
 if TYPE_CHECKING:
@@ -156,6 +157,13 @@ class TensorVariable(VariableTracker):
         if class_attribute(cls, hook) is not class_attribute(torch.Tensor, hook):
             unsupported("tensor-subclass", f"{qualname_of(cls)}.{hook}")
         raw = class_attribute(cls, name)
+        overrides = tx.tr.overrides
+        is_getset = overrides is not None and type(raw) is types.GetSetDescriptorType and raw.__objclass__ is _BASE
+        if is_getset and overrides.skips_next:
+            with overrides.skipping():
+                return self.tp_setattro(tx, name, value)
+        if is_getset and overrides.setter(tx, raw, self, value):
+            return
         setter = SETTERS.get(name)
         if setter is not None:
             setter(tx, self, value)
@@ -258,8 +266,9 @@ class TensorVariable(VariableTracker):
 
     def mp_length(self, tx: Frame) -> VariableTracker:
         overrides = tx.tr.overrides
-        if overrides is not None and overrides.applies([self], {}):
-            return overrides.dispatch(tx, tx.tr.build_constant_object(torch.Tensor.__len__), [self], {})
+        if overrides is not None and overrides.applies(torch.Tensor.__len__, [self], {}):
+            asking = torch.Tensor.__len__  # a Python function, which asks them itself
+            return build_function(tx.tr, asking, tx.tr.constant_source(asking)).tp_call(tx, [self], {})
         if not self.proxy.meta.ndim:
             return tx.raises(TypeError, "len() of a 0-d tensor")
         return dimension(self, 0)
@@ -270,7 +279,7 @@ class TensorVariable(VariableTracker):
     def tp_iter(self, tx: Frame) -> VariableTracker:
         """`Tensor.__iter__`, which itself asks nobody."""
         overrides = tx.tr.overrides
-        if overrides is not None and overrides.applies([self], {}):
+        if overrides is not None and overrides.applies(torch.Tensor.dim, [self], {}):
             ndim = tx.call(self.tp_getattro(tx, "dim"), [])
             if is_true(tx, richcompare(tx, ndim, ConstantVariable(0), "==")):
                 tx.raises(TypeError, "iteration over a 0-d tensor")
@@ -328,11 +337,22 @@ class TensorVariable(VariableTracker):
             cg.asm.call(2)
             cg.asm.pop_top()
 
+    def _emit_store(self, cg: Codegen, name: str, value: VariableTracker) -> None:
+        store = _STORES.get(name) if cg.tr.overrides is not None else None
+        if store is None:
+            cg.load(value)
+            cg.load(self)
+            cg.asm.store_attr(name)
+            return
+        cg.load_callable(store)  # who overrides has been asked
+        cg.load(self)
+        cg.load(value)
+        cg.asm.call(2)
+        cg.asm.pop_top()
+
     def emit_update(self, cg: Codegen) -> None:
         if self.replaced is not None:
-            cg.load(self.replaced.data)
-            cg.load(self)
-            cg.asm.store_attr("data")
+            self._emit_store(cg, "data", self.replaced.data)
             self._emit_version(cg)
         if self.is_told:
             cg.load_callable(as_leaf)
@@ -342,11 +362,10 @@ class TensorVariable(VariableTracker):
             cg.asm.pop_top()
         for name, value in (self.attributes or {}).items():
             if value is not None:
-                cg.load(value)
+                self._emit_store(cg, name, value)
+                continue
             cg.load(self)
-            if value is not None:
-                cg.asm.store_attr(name)
-            elif self.source is not None and name in self.value.__dict__:
+            if self.source is not None and name in self.value.__dict__:
                 cg.asm.delete_attr(name)
             else:
                 cg.asm.pop_top()  # stored by the traced code itself
@@ -583,11 +602,30 @@ def tensor_nbytes(tx: Frame, self: TensorVariable) -> VariableTracker:
     return binary_op(tx, operator.mul, numel, ConstantVariable(self.proxy.meta.dtype.itemsize))
 
 
+_READS = {"grad": grad_of, "is_leaf": is_leaf_of}
+_STORES = {"grad": set_grad, "data": set_data}
+
+
+def _own_source(tx: Frame, self: TensorVariable, name: str) -> ir.GuardNode:
+    """The path of an attribute that the trace itself reads, about which nobody is asked."""
+    if tx.tr.overrides is None:
+        return tx.tr.source(self.source, ir.ATTR, name)
+    return tx.tr.source(self.source, ir.CALL, _READS[name])
+
+
 @_getter("is_leaf")
 def tensor_is_leaf(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None and not self.proxy.meta.live:
-        tx.tr.guard(tx.tr.source(self.source, ir.ATTR, "is_leaf"), ir.IS, self.value.is_leaf)
-    return ConstantVariable(self.proxy.meta.is_leaf)
+        tx.tr.guard(_own_source(tx, self, "is_leaf"), ir.IS, is_leaf_of(self.value))
+    return ConstantVariable(_is_leaf(self))
+
+
+def _is_leaf(self: TensorVariable) -> bool:
+    """Whether the tensor of the program is a leaf. In the graph a plain alias, which may be none, stands for a subclass."""
+    is_as_it_came = (
+        self.source is not None and self.original is None and self.cls not in (torch.Tensor, torch.nn.Parameter)
+    )
+    return is_leaf_of(self.value) if is_as_it_came else self.proxy.meta.is_leaf
 
 
 @_getter("grad_fn", "_grad_fn")
@@ -596,7 +634,7 @@ def tensor_grad_fn(tx: Frame, self: TensorVariable) -> VariableTracker:
     meta = self.proxy.meta
     if not meta.requires_grad:
         return ConstantVariable(None)
-    if meta.is_leaf:
+    if _is_leaf(self):
         tensor_is_leaf(tx, self)
         return ConstantVariable(None)
     return GradFnVariable()
@@ -609,7 +647,7 @@ def tensor_version(tx: Frame, self: TensorVariable) -> VariableTracker:
     is_plain = self.cls in (torch.Tensor, torch.nn.Parameter)
     if not is_plain or self.original is not None or graph.scope is not None or tx.tr.state.has_inference:
         return unsupported("tensor-attribute", "Tensor._version")
-    if self.source is not None and self.value.is_inference():
+    if self.source is not None and is_inference_of(self.value):
         return unsupported("tensor-attribute", "Tensor._version of an inference tensor")
     passes = graph.passes
     is_unsure = passes.assigned.values or passes.versions.decided or has_uneven_branches(graph)
@@ -629,7 +667,7 @@ def tensor_grad(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.attributes is not None and "grad" in self.attributes:
         return self.attributes["grad"]
     if self.source is not None:
-        return tx.tr.wrap(self.value.grad, tx.tr.source(self.source, ir.ATTR, "grad"))
+        return tx.tr.wrap(grad_of(self.value), _own_source(tx, self, "grad"))
     if self.proxy.meta.is_leaf:
         return ConstantVariable(None)
     return unsupported("tensor-attribute", "Tensor.grad")

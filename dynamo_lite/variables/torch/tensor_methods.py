@@ -32,6 +32,7 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, method, r
 from dynamo_lite.variables.protocol.native import atom_value, host_int, run
 
 from .data_checks import checked_truth, compared_item, expected_truth
+from .subclasses.bare_attributes import is_inference_of, untold
 from .tensor import (
     TensorVariable,
     dimension,
@@ -145,7 +146,7 @@ def tensor_is_coalesced(tx: Frame, self: TensorVariable) -> VariableTracker:
 @method(T.is_inference)
 def tensor_is_inference(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None:
-        return tx.tr.wrap(self.value.is_inference(), tx.tr.source(self.source, ir.CALL, T.is_inference))
+        return tx.tr.wrap(is_inference_of(self.value), tx.tr.source(self.source, ir.CALL, is_inference_of))
     if tx.tr.state.has_inference or tx.tr.state.has_inference_tensors:
         return unsupported("tensor-attribute", "Tensor.is_inference of a tensor made in the graph")
     return ConstantVariable(tx.tr.state.read(torch.is_inference_mode_enabled, ()))
@@ -244,12 +245,14 @@ def _expect_alone(tx: Frame, tensor: TensorVariable) -> None:
 
 
 def _fills_its_memory(tensor: torch.Tensor) -> bool:
-    is_whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-    return is_whole and not tensor.storage_offset() and tensor.grad is None and not tensor.__dict__
+    with untold():
+        is_whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+        return is_whole and not tensor.storage_offset() and tensor.grad is None and not tensor.__dict__
 
 
 def _shares_no_memory(tensor: torch.Tensor, *others: torch.Tensor) -> bool:
-    return tensor.untyped_storage()._cdata not in [other.untyped_storage()._cdata for other in others]
+    with untold():
+        return tensor.untyped_storage()._cdata not in [other.untyped_storage()._cdata for other in others]
 
 
 @method(T.is_same_size)

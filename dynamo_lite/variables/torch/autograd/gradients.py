@@ -30,7 +30,7 @@ from dynamo_lite.variables.protocol.constant import FALSE, NONE, TRUE, is_consta
 from dynamo_lite.variables.protocol.dispatch import builtin, method
 from dynamo_lite.variables.torch.body import whole
 from dynamo_lite.variables.torch.subclasses.fake_tensor import FakeTensorVariable
-from dynamo_lite.variables.torch.tensor import NewParameterVariable, TensorVariable, set_requires_grad
+from dynamo_lite.variables.torch.tensor import NewParameterVariable, TensorVariable, set_requires_grad, tensor_grad
 
 from .backward_split import Stages, replaced_gradient
 from .hooks import DICTS, leave_before, registered
@@ -378,7 +378,7 @@ def _arrive(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_own: b
 def _accumulate(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
     """`AccumulateGrad`: the first gradient is kept if it lies in memory like the leaf and is nobody else's."""
     call = tx.tr.graph.call
-    known = leaf.tp_getattro(tx, "grad")
+    known = tensor_grad(tx, leaf)
     if isinstance(known, TensorVariable):
         call(tx, "call_method", "add_", [known, gradient])
         return
