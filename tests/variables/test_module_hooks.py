@@ -1,6 +1,7 @@
 """Hooks of modules: run as in eager execution wherever and whenever they are added and removed."""
 
 import gc
+import warnings
 import weakref
 from collections import OrderedDict
 from itertools import product
@@ -452,3 +453,18 @@ def test_hooks_that_return_what_they_must_not():
         out = dynamo_lite.compile(net, backend=backend, fullgraph=True)(x())
         with pytest.raises(RuntimeError, match="invalid number of grad"):
             out.sum().backward()
+
+
+def test_the_place_of_a_warning_about_a_module_without_gradients_of_arguments():
+    def place(model):
+        result = model(torch.ones(1, 3))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result.sum().backward()
+        return [(str(w.message), w.filename, w.lineno) for w in caught]
+
+    model = torch.nn.Linear(3, 2)
+    model.register_full_backward_hook(lambda module, given, got: None)
+    expected = place(model)
+    assert len(expected) == 1
+    assert place(dynamo_lite.compile(model, backend="eager", fullgraph=True)) == expected

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd.graph import _engine_run_backward
 from torch.nn.modules._functions import BackwardHookFunction
 
 from dynamo_lite._eval_frame import Reference
@@ -82,7 +85,7 @@ class HookedCall:
             (got,) = hook(got)
         self.got = got
         if self.positions is None:
-            warn_of_no_arguments()
+            warnings.warn(_NONE_NEEDED, stacklevel=_level_of_caller())
             nothing = (None,) * self.n_args
             for hook in self.hooks:
                 given, got = hook(nothing, got)
@@ -125,6 +128,15 @@ def _checked(result: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
 def warn_of_no_arguments() -> None:
     """Say what torch says where no argument of a module with hooks requires gradients, at the line of the caller."""
     warnings.warn(_NONE_NEEDED, stacklevel=2)
+
+
+def _level_of_caller() -> int:
+    """For its caller: the level of the line that torch's warning names, which is three frames above the one that runs the engine."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and frame.f_code is not _engine_run_backward.__code__:
+        frame, level = frame.f_back, level + 1
+    return level + 3 if frame is not None else 1
 
 
 # -- what graphs call
