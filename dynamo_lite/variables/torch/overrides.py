@@ -175,14 +175,12 @@ class Overrides:
                 kinds = tuple("plain" if kind == "tensor" else kind for kind in kinds)
             call = told(function, kinds, self.has_mode)
             if call is not None:
+                # Methods without arguments, and attributes: the C code hands over its object, whatever its class.
                 plain = [arg for i, arg in enumerate(args) if kinds[i] == "plain" and i in call.positions]
-                if (
-                    plain
-                ):  # methods without arguments, and attributes: the code hands over its object, whatever its class
+                if plain:
                     return plain
-                args = [
-                    arg for i, arg in enumerate(args) if i in call.positions or kinds[i] not in ("tensor", "object")
-                ]
+                named = [i in call.positions or kind not in ("tensor", "object") for i, kind in enumerate(kinds)]
+                args = [arg for arg, is_named in zip(args, named, strict=True) if is_named]
         return [] if self.ignores_subclasses else overloaded_arguments([*args, *kwargs.values()])
 
     def applies(self, function: object, args: list[Any], kwargs: dict[str, Any]) -> bool:
