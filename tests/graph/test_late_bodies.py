@@ -235,3 +235,180 @@ def test_a_leaf_that_changes_in_place():
     for fn in (f, dynamo_lite.compile(f, backend="eager")):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             run_at(fn)
+
+
+WEIGHT = torch.full((2, 2), 1.01)
+
+
+def autocast(enabled=True):
+    return torch.autocast("cpu", torch.bfloat16, enabled=enabled)
+
+
+class Mixed(torch.autograd.Function):
+    """Its products are in bfloat16 wherever autocast is on, there and where `backward` runs."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient):
+        with autocast():
+            inside = (gradient.float() @ WEIGHT).float()
+        with autocast(False):
+            outside = gradient.float() @ WEIGHT
+        return inside * 3 + outside * 5 + (gradient.float() @ WEIGHT).float()
+
+
+class Decorated(torch.autograd.Function):
+    @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu")
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x @ WEIGHT
+
+    @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
+    def backward(ctx, gradient):
+        return gradient @ WEIGHT.t()
+
+
+class InFunction(Mixed):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (3 if torch.is_autocast_enabled("cpu") else 5)
+
+
+class Leaves(Mixed):
+    @staticmethod
+    def backward(ctx, gradient):
+        torch.set_autocast_enabled("cpu", True)
+        return (gradient.float() @ WEIGHT).float()
+
+
+def in_hook(x):
+    y = x * 2
+
+    def hook(gradient):
+        with autocast():
+            inside = (gradient.float() @ WEIGHT).float()
+        return inside + (gradient.float() @ WEIGHT).float()
+
+    y.register_hook(hook)
+    return y
+
+
+def in_unpack_hook(x):
+    def unpack(tensor):
+        with autocast():
+            return (tensor.float() @ WEIGHT).float()
+
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, unpack):
+        return x * x
+
+
+def left_open(x):
+    with autocast():
+        y = Mixed.apply(x)
+    return y
+
+
+def in_checkpoint(x):
+    return torch.utils.checkpoint.checkpoint(lambda y: Mixed.apply(y) + Decorated.apply(y), x, use_reentrant=False)
+
+
+def in_grad(x):
+    return torch.func.grad(lambda y: Mixed.apply(y).sum())(x) * x
+
+
+def in_vmap(x):
+    with autocast():
+        return torch.vmap(torch.func.grad(lambda y: Mixed.apply(y[None]).sum()))(x) * x
+
+
+def gradient_under(fn, forward, backward):
+    x = WEIGHT.clone().requires_grad_()
+    with autocast(forward):
+        y = fn(x)
+    with autocast(backward):
+        (gradient,) = torch.autograd.grad((y * 1.01).sum(), x)
+    assert torch.is_autocast_enabled("cpu") is False
+    return y.detach(), gradient
+
+
+IN_A_GRAPH = {
+    "function": lambda x: Mixed.apply(x),
+    "decorated": lambda x: Decorated.apply(x),
+    "hook": in_hook,
+    "unpack": in_unpack_hook,
+    "inside": left_open,
+    "checkpoint": in_checkpoint,
+    "grad": in_grad,
+    "vmap": in_vmap,
+}
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("forward", [False, True])
+@pytest.mark.parametrize("name", IN_A_GRAPH)
+def test_autocast_in_what_runs_later(name, forward, backward):
+    """The state in which it runs need not be that of the call."""
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(IN_A_GRAPH[name], backend=counter, fullgraph=True)
+    expected = gradient_under(IN_A_GRAPH[name], forward, backward)
+    for _ in range(2):
+        for result, wanted in zip(gradient_under(compiled, forward, backward), expected, strict=True):
+            torch.testing.assert_close(result, wanted, rtol=0, atol=0)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_autocast_in_backward_under_compilers(backend):
+    fn = IN_A_GRAPH["decorated"]
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for result, wanted in zip(gradient_under(compiled, True, False), gradient_under(fn, True, False), strict=True):
+        torch.testing.assert_close(result, wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("function", [InFunction, Leaves])
+def test_backward_that_depends_on_autocast(function):
+    fn = dynamo_lite.compile(lambda x: function.apply(x), backend="eager")
+    for forward, backward in ((True, False), (False, True)):
+        results = [gradient_under(f, forward, backward) for f in (fn, lambda x: function.apply(x))]
+        torch.testing.assert_close(*results, rtol=0, atol=0)
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="set_autocast_enabled|depends on the state of torch"):
+        dynamo_lite.compile(lambda x: function.apply(x), backend="eager", fullgraph=True)(
+            torch.ones(2, 2, requires_grad=True)
+        )
+
+
+class Filled(Mixed):
+    """New memory is filled with NaN while algorithms are deterministic."""
+
+    @staticmethod
+    def backward(ctx, gradient):
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(True)
+        result = torch.empty_like(gradient)
+        torch.use_deterministic_algorithms(before)
+        return result
+
+
+def test_other_settings_in_backward():
+    counter = CompileCounter()
+    x = torch.ones(2, requires_grad=True)
+    try:
+        torch.use_deterministic_algorithms(True)
+        y = dynamo_lite.compile(lambda x: Filled.apply(x), backend=counter, fullgraph=True)(x)
+        torch.use_deterministic_algorithms(False)
+        y.sum().backward()
+        assert x.grad.isnan().all() and not torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert counter.frame_count == 1

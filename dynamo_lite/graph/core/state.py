@@ -146,6 +146,21 @@ _COVERED = frozenset(
 )
 
 _DEFAULT_DTYPE = (_C._set_default_dtype,)
+_KNOWN_LATER = (_C._set_grad_enabled, _C._set_default_dtype)
+"""Settings that what runs later does not find as they happen to be: nobody changes the second there."""
+
+
+def another(value: object) -> Any:
+    """Another value that a setting may have, None for those settings that have names as values."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, torch.dtype):
+        return torch.float16 if value is torch.bfloat16 else torch.bfloat16
+    if isinstance(value, tuple):  # of `set_deterministic`: programs that put back the first may not put back the second
+        return (not value[0], *value[1:])
+    return value[::-1] if isinstance(value, list) and len(value) > 1 else None
+
+
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
@@ -174,6 +189,7 @@ class AmbientState(GraphEffect):
         self._key: Any = None
         self._dtype_step: int | None = None  # when the default dtype was set last
         self._last: tuple[Any, tuple[Any, ...], Any] | None = None
+        self._hangs_on: dict[tuple[Any, ...], Any] | None = None  # see `later`
 
     # -- reading
 
@@ -246,6 +262,12 @@ class AmbientState(GraphEffect):
         if function is torch.is_inference_mode_enabled and self.has_inference:
             return value
         write = _WRITE_OF.get(function)
+        if write is not None:
+            self._note((write, *args), value)
+        elif function is _C._get_deterministic_algorithms:
+            self._note((set_deterministic,), get_deterministic())
+        elif self._hangs_on is not None and function is _C._is_any_autocast_enabled:
+            unsupported("grad-mode", "what runs later asks whether autocast is on for any device")
         if write is None or (write, *args) not in self.initial:
             self._guard(function, args, value)
         return value
@@ -282,6 +304,7 @@ class AmbientState(GraphEffect):
         if key not in self.initial:
             self._guard(setting.read, args[:-1], before)
             self.initial[key] = before
+        self._note(key, before)
         value = args[-1]
         if key == _DEFAULT_DTYPE:
             self._dtype_step = self.builder.tr.thread.failing_step()
@@ -303,7 +326,7 @@ class AmbientState(GraphEffect):
             node, _, before = self._last
             builder.graph.erase_node(node)
             self._last = None
-        if before != value:
+        if before != value or (self._hangs_on is not None and key in self._hangs_on):
             self.writes = True
             node = builder.add("call_function", key[0], (*key[1:], value))
             self._last = (node, key, before)
@@ -330,6 +353,25 @@ class AmbientState(GraphEffect):
             if wanted_dtype != dtype:
                 other[torch.set_autocast_dtype, device] = wanted_dtype
         return self._other(other)
+
+    @contextlib.contextmanager
+    def later(self, others: dict[tuple[Any, ...], Any] | None = None) -> Iterator[dict[tuple[Any, ...], Any]]:
+        """Analyse what will run in a state that is not known yet: each change is a node, also one to the value of now. `others`: settings
+        to analyse it with. Yields what it reads or changes, with the values before; the grad mode is known."""
+        outer, self._hangs_on = self._hangs_on, {}
+        found = self._hangs_on
+        try:
+            with self._other(others or {}):
+                yield found
+        finally:
+            self._hangs_on = outer
+            if outer is not None:
+                for key, value in found.items():
+                    outer.setdefault(key, value)
+
+    def _note(self, key: tuple[Any, ...], value: object) -> None:
+        if self._hangs_on is not None and another(value) is not None and key[0] not in _KNOWN_LATER:
+            self._hangs_on.setdefault(key, value)
 
     @contextlib.contextmanager
     def _other(self, settings: dict[tuple[Any, ...], Any]) -> Iterator[None]:

@@ -47,7 +47,7 @@ from dynamo_lite.variables.torch.body import (
 )
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
-from .late_bodies import LateBody
+from .late_bodies import LateBody, follow_later
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -245,7 +245,7 @@ def apply_with_gradients(tx: Frame, call: ApplyCall) -> VariableTracker:
             unsupported(SLUG, f"{call.cls.describe()} asks for the grad mode inside of a function transform")
         if hangs_on_mode:  # it may do something else under `create_graph`
             with state.grad_mode(True):
-                backwards += bodies(tx)
+                backwards += follow_later(tx, bodies)
         pushes = [_follow_jvp(tx, call, context, outputs)] if "jvp" in call.transforms else []
     result = _Node(tx, call, body, outputs, marked, backwards, pushes).add()
     late.belongs_to(tx.tr, tx.tr.graph.last_node)

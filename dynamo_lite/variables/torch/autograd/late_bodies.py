@@ -2,7 +2,8 @@
 
 Input: a body, and how to follow it again. Output: the graph ends before the operator that the body belongs to where the traced code has
 changed, before a gradient is computed or the frame ends, what the body reads of the program's objects.
-Invariant: bodies are followed again only if anything has been changed since.
+Invariant: bodies are followed again only if anything has been changed since, or if they read or change torch's state (autocast ...): that
+in which they will run is not known.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.fx.node import map_arg
 
-from dynamo_lite.exc import Unsupported
+from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.bodies import BREAK
+from dynamo_lite.graph.core.state import SETTINGS, another
 from dynamo_lite.variables.torch.body import CapturedBody, argument_of, structure
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ class LateBody:
 
     def followed(self, tx: Frame) -> list[CapturedBody]:
         """The bodies, followed for the first time."""
-        captured = self.follow(tx)
+        captured = follow_later(tx, self.follow)
         self.computes = [_signature(tx, body) for body in captured]
         self.writes = tx.tr.effects.writes
         return captured
@@ -53,12 +56,66 @@ class LateBody:
         tx = tr.thread.current
         try:
             with tr.state.grad_mode(False):
-                computes = [_signature(tx, body) for body in self.follow(tx)]
+                computes = [_signature(tx, body) for body in follow_later(tx, self.follow)]
         except Unsupported:
             computes = []
         self.writes = tr.effects.writes
         if computes != self.computes:
             tr.graph.end_before(self.node, Unsupported(self.slug, f"{self.what} reads what changes later"))
+
+
+def follow_later(tx: Frame, follow: Callable[[Frame], list[CapturedBody]]) -> list[CapturedBody]:
+    """Follow bodies that will run in another state of torch than that of now. What they set is in their graphs even where it is so now.
+
+    If they read or set a part of the state, they are followed once more with another value of it. What they set alike both times is meant;
+    where they set what they have found, the graph puts back what it finds. Anything else that differs is a break."""
+    state = tx.tr.state
+    with state.later() as found:
+        captured = follow(tx)
+        _check_left(found)
+    if not found:
+        return captured
+    with state.later({key: another(value) for key, value in found.items()}) as others:
+        again = follow(tx)
+        _check_left(others)
+    for one, two in zip(captured, again, strict=True):
+        _put_back(tx, one, two, found, others)
+        if _signature(tx, one) != _signature(tx, two):
+            unsupported(
+                BREAK, "what is computed with gradients depends on the state of torch (autocast ...) at that time"
+            )
+    return captured
+
+
+def _check_left(found: dict[tuple[Any, ...], Any]) -> None:
+    for (write, *key), value in found.items():
+        if SETTINGS[write].read(*key) != value:
+            unsupported(BREAK, f"what is computed with gradients leaves a change of {write.__name__}")
+
+
+def _put_back(tx: Frame, one: CapturedBody, two: CapturedBody, found: dict[Any, Any], others: dict[Any, Any]) -> None:
+    """Have both bodies read at their beginning what each sets to what it has found."""
+    pairs = list(zip(one.body.graph.nodes, two.body.graph.nodes, strict=False))
+    nodes: dict[Any, tuple[Node, Node]] = {}
+    for first, second in pairs:
+        key = (first.target, *first.args[:-1])
+        if first.target is not second.target or first.target not in SETTINGS or first.args == second.args:
+            continue
+        if (*key, found.get(key)) == (first.target, *first.args) and (*key, others.get(key)) == (
+            second.target,
+            *second.args,
+        ):
+            if key not in nodes:
+                nodes[key] = _reading(tx, one, key), _reading(tx, two, key)
+            for node, read in zip((first, second), nodes[key], strict=True):
+                node.args = (*key[1:], read)
+
+
+def _reading(tx: Frame, captured: CapturedBody, key: tuple[Any, ...]) -> Node:
+    body = captured.body
+    first = next(node for node in body.graph.nodes if node.op != "placeholder")
+    with body, body.graph.inserting_before(first):
+        return tx.tr.graph.add("call_function", SETTINGS[key[0]].read, key[1:])
 
 
 def _signature(tx: Frame, captured: CapturedBody) -> tuple[Any, ...]:

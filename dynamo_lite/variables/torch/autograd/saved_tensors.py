@@ -30,6 +30,7 @@ from dynamo_lite.variables.torch.body import CapturedBody, cotangent, follow, is
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
 from .hooks import TraceEffectVariable
+from .late_bodies import follow_later
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.codegen import Codegen
@@ -182,11 +183,15 @@ class HookedRegion:
             argument = outer.tracker
         with tx.tr.state.grad_mode(False):
             packed = follow(tx, lambda: tx.call(pack, [argument]), [pack, unpack, argument], body)
-        after = graph.open_body()
-        with after:
-            structure = packed.rebuild([cotangent(after, leaf) for leaf in packed.leaves])
+
+        def unpacking(tx: Frame) -> list[CapturedBody]:
+            after = graph.open_body()
+            with after:
+                structure = packed.rebuild([cotangent(after, leaf) for leaf in packed.leaves])
+            return [follow(tx, lambda: tx.call(unpack, [structure]), [pack, unpack, structure], after)]
+
         with tx.tr.state.grad_mode(False):
-            unpacked = follow(tx, lambda: tx.call(unpack, [structure]), [pack, unpack, structure], after)
+            (unpacked,) = follow_later(tx, unpacking)
         if not isinstance(unpacked.result, TensorVariable):
             unsupported(HOOKS, "an unpack hook that returns no tensor")
         return packed, unpacked
