@@ -55,6 +55,7 @@ class Body:
         self.branch: Any = None  # whose side it is: frame and instruction
         self.turn: Any = None  # the loop whose turn it is; its `loop`: frame and instructions
         self.is_random = False  # whether it draws random numbers
+        self.unpacked: list[Any] = []  # the contexts of an `autograd.Function` whose saved tensors it reads
         self._local: list[SymValue] = []
         self._outer: tuple[Any, Any] = (None, None)
 
@@ -102,6 +103,12 @@ class Body:
         self.is_random = True
         if self.parent is not None:
             self.parent.note_random()
+
+    def note_unpacked(self, context: object) -> None:
+        """The tensors that a context has saved are read, here or in a body inside."""
+        self.unpacked.append(context)
+        if self.parent is not None:
+            self.parent.note_unpacked(context)
 
     # -- inputs
 

@@ -6,20 +6,29 @@ from collections.abc import Callable
 from typing import Any
 
 
+def note_unpacked(context: Context) -> None:
+    """Tells the analysis that the tensors of a context are read."""
+
+
 class Context:
     """What `forward`, `setup_context` and `backward` may use. The analysis reads the marks when `forward` is done."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
-        self.saved_tensors: tuple[Any, ...] = ()
         self.to_save: tuple[Any, ...] | None = None
         self.saved_for_forward: tuple[Any, ...] | None = None
         self.dirty_tensors: tuple[Any, ...] | None = None
         self.non_differentiable: tuple[Any, ...] | None = None
         self.materialize_grads = True
 
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors, of which torch examines whether they were changed or freed."""
+        note_unpacked(self)
+        return self.to_save or ()
+
     def save_for_backward(self, *tensors: Any) -> None:
-        self.to_save = self.saved_tensors = tensors
+        self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
         """For forward-mode differentiation."""

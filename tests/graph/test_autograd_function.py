@@ -390,3 +390,133 @@ def test_the_grad_mode_of_a_backward_that_creates_a_graph(kind, is_inside):
         return g.detach(), g.requires_grad, again
 
     assert same(run(lambda fn: fn), run(lambda fn: dynamo_lite.compile(fn, backend="eager", fullgraph=True)))
+
+
+class Attribute(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, factor):
+        return x * 1
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.x, ctx.factor = inputs
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.factor + ctx.x * 0, None
+
+
+class Saving(Attribute):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.saved_tensors
+        return gradient * 2, None
+
+
+class SavingUnread(Saving):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2, None
+
+
+class SavingNothing(Saving):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+
+def results_of(compile, cls, change, again):
+    """The gradients after a change of the second argument, in the function or behind it, and those of a second pass."""
+
+    def fn(x, factor):
+        y = cls.apply(x, factor)
+        if change == "inside":
+            factor.fill_(5)
+        return y
+
+    x, factor = torch.ones(2, requires_grad=True), torch.tensor(1.0)
+    y = compile(fn)(x, factor)
+    if change == "behind":
+        factor.fill_(5)
+    found = []
+    for _ in range(1 + again):
+        try:
+            y.sum().backward()
+            found.append(x.grad.tolist())
+        except RuntimeError as error:
+            found.append(str(error)[:60])
+    return found
+
+
+@pytest.mark.parametrize("change", ["", "inside", "behind"])
+@pytest.mark.parametrize("cls", [Attribute, Saving, SavingUnread, SavingNothing])
+def test_what_is_saved_and_what_is_an_attribute(cls, change):
+    """Torch examines what was saved when `backward` asks for it, used or not, and nothing else."""
+    counter = CompileCounter()
+    expected = results_of(lambda fn: fn, cls, change, again=True)
+    assert (
+        results_of(lambda fn: dynamo_lite.compile(fn, backend=counter, fullgraph=True), cls, change, True) == expected
+    )
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("cls", [Attribute, Saving])
+def test_what_is_saved_in_a_transform(cls):
+    def gradient(x):
+        def inner(a):
+            factor = torch.ones(())
+            y = cls.apply(a, factor)
+            factor.add_(4)
+            return y.sum()
+
+        return torch.func.grad(inner)(x)
+
+    compiled = dynamo_lite.compile(gradient, backend="eager", fullgraph=True)
+    if cls is Attribute:
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 5.0))
+        assert torch.equal(gradient(torch.ones(2)), torch.full((2,), 5.0))
+        return
+    for fn in (gradient, compiled):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            fn(torch.ones(2))
+
+
+def test_gradients_through_attributes():
+    def second(compile):
+        x = torch.ones(2, requires_grad=True)
+        y = compile(lambda x: KeepsResult.apply(x))(x)
+        (gradient,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        return torch.autograd.grad(gradient.sum(), x)[0]
+
+    expected = second(lambda fn: fn)
+    assert torch.equal(second(lambda fn: dynamo_lite.compile(fn, backend="eager", fullgraph=True)), expected)
+
+
+class KeepsResult(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.y = x.exp()
+        return ctx.y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.y
+
+
+@pytest.mark.parametrize("value", [[torch.ones(1)], "text", 3], ids=["list", "str", "int"])
+def test_only_tensors_can_be_saved(value):
+    class Wrong(SavingNothing):
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(value)
+
+    fn = dynamo_lite.compile(lambda x: Wrong.apply(x, 1), backend="eager")
+    with pytest.raises(TypeError, match="save_for_backward can only save variables, but argument 0 is of type"):
+        fn(torch.ones(2, requires_grad=True))
+    assert torch.equal(fn(torch.ones(2)), torch.ones(2))

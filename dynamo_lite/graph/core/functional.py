@@ -127,6 +127,7 @@ def apply_function(
     copied: tuple[int, ...],
     absent: tuple[Any, ...],
     once: bool,
+    n_saved: int | None,
     *args: Any,
 ) -> tuple[Any, ...]:
     """`Function.apply` of a class with this name: `forward` returns n results and then what `backward` takes after their gradients.
@@ -134,7 +135,8 @@ def apply_function(
     `dirty` are the positions of the arguments that it changes. Those in `copied` are inputs of the graph: AOTAutograd treats a change of an
     input in an `autograd.Function` as a change without gradients, so the function changes a copy, which is copied back outside of it. If
     gradients are not to be made of nothing, `absent` says for each `backward` which of its gradients are None. If there are more of them,
-    the others are for a pass that creates a graph. `once`: it is `once_differentiable`.
+    the others are for a pass that creates a graph. `once`: it is `once_differentiable`. `n_saved`: so many of the tensors that `backward`
+    takes are saved for it, None if it does not ask for them; the others are attributes of the context, which nobody examines or frees.
     """
     backwards = tuple(map(_later, backward if isinstance(backward, tuple) else (backward,)))
 
@@ -146,19 +148,14 @@ def apply_function(
         # A result that is an argument would be taken for one that was changed in place.
         given = [a for a in args if not any(a is c for c in changed)]
         outputs = tuple([r.view_as(r) if any(r is a for a in given) else r for r in results[:n]])
-        saved = results[n:]
-        ctx.tensors_at = [i for i, value in enumerate(saved) if isinstance(value, torch.Tensor)]
-        ctx.others = [None if isinstance(value, torch.Tensor) else value for value in saved]
-        ctx.save_for_backward(*[saved[i] for i in ctx.tensors_at])
+        _keep(ctx, results[n:], n_saved)
         ctx.mark_dirty(*changed)
         ctx.mark_non_differentiable(*[outputs[i] for i in not_differentiable])
         ctx.set_materialize_grads(not absent)
         return outputs
 
     def run_backward(ctx: Any, *grads: Any) -> Any:
-        saved = list(ctx.others)
-        for i, value in zip(ctx.tensors_at, ctx.saved_tensors, strict=True):
-            saved[i] = value
+        saved = _kept(ctx, n_saved)
         none = tuple([i for i, grad in enumerate(grads) if grad is None])
         others = len(backwards) - max(len(absent), 1) if torch.is_grad_enabled() else 0
         body = backwards[others + (absent.index(none) if absent else 0)]
@@ -177,6 +174,16 @@ def apply_function(
     return outputs
 
 
+def _keep(ctx: Any, values: Any, n_saved: int | None) -> None:
+    ctx.save_for_backward(*values[: n_saved or 0])
+    ctx.others = values[n_saved or 0 :]
+
+
+def _kept(ctx: Any, n_saved: int | None) -> tuple[Any, ...]:
+    """What a context keeps. To read what it has saved is an error after that was freed, also where it was nothing."""
+    return (*(() if n_saved is None else ctx.saved_tensors), *ctx.others)
+
+
 def apply_transformable(
     forward: Body,
     backward: Body,
@@ -185,6 +192,7 @@ def apply_transformable(
     n: int,
     not_differentiable: tuple[int, ...],
     sources: tuple[tuple[str, int], ...],
+    n_saved: int | None,
     positions: tuple[int, ...],
     generate_vmap_rule: bool,
     *args: Any,
@@ -203,12 +211,12 @@ def apply_transformable(
         rest = iter(output[n:])
         known = {"input": inputs, "output": output}
         saved = [known[kind][i] if kind in known else next(rest) for kind, i in sources]
-        ctx.save_for_backward(*saved)
-        ctx.save_for_forward(*saved)
+        _keep(ctx, saved, n_saved)
+        ctx.save_for_forward(*saved[: n_saved or 0])
         ctx.mark_non_differentiable(*[output[i] for i in not_differentiable], *output[n:])
 
     def run_backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        given = backward(*grads[:n], *ctx.saved_tensors)
+        given = backward(*grads[:n], *_kept(ctx, n_saved))
         return (*given, *[None] * (len(ctx.needs_input_grad) - len(given)))
 
     def run_jvp(ctx: Any, *tangents: Any) -> tuple[Any, ...]:

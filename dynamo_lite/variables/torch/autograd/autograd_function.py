@@ -26,7 +26,7 @@ from dynamo_lite.graph.core.functional import transforms_around
 from dynamo_lite.graph.core.storages import is_of_an_input
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.markers import is_allowed_in_graph
-from dynamo_lite.polyfills.torch_autograd import Context
+from dynamo_lite.polyfills.torch_autograd import Context, note_unpacked
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import NONE, ConstantVariable, is_none
@@ -57,6 +57,14 @@ _SET_GRAD = torch._C._set_grad_enabled
 _Function = torch.autograd.Function
 _ONCE = torch.autograd.function.once_differentiable(print).__code__
 """The code of what the decorator makes of any function."""
+
+
+@builtin(note_unpacked)
+def unpacks(tx: Frame, context: VariableTracker) -> VariableTracker:
+    """`ctx.saved_tensors` is read."""
+    if tx.tr.graph.scope is not None:
+        tx.tr.graph.scope.note_unpacked(context)
+    return NONE
 
 
 def _needs_grad(vt: VariableTracker) -> bool:
@@ -246,6 +254,7 @@ def apply_with_gradients(tx: Frame, call: ApplyCall) -> VariableTracker:
         if hangs_on_mode:  # it may do something else under `create_graph`
             with state.grad_mode(True):
                 backwards += follow_later(tx, bodies)
+        marked.saved = _saved(call, context, backwards)
         pushes = [_follow_jvp(tx, call, context, outputs)] if "jvp" in call.transforms else []
     result = _Node(tx, call, body, outputs, marked, backwards, pushes).add()
     late.belongs_to(tx.tr, tx.tr.graph.last_node)
@@ -268,6 +277,7 @@ class _Marks:
         if self.dirty and call.transforms:
             unsupported(SLUG, f"{call.cls.describe()} changes arguments inside of a function transform")
         self.absent = self._absent(tx, call, context, len(outputs.leaves_in_order))
+        self.saved: list[Any] | None = None  # what `backward` unpacks, None if it does not
 
     def _absent(self, tx: Frame, call: ApplyCall, context: Any, n: int) -> list[tuple[int, ...]]:
         """If results that nothing used get no gradient: for each possible call of `backward`, which of its arguments are None. At least one
@@ -279,6 +289,16 @@ class _Marks:
             unsupported(SLUG, f"{call.cls.describe()} wants gradients that may be None")
         some = [c for k in range(max(len(others), 1)) for c in itertools.combinations(others, k)]
         return [tuple(sorted([*self.not_differentiable, *none])) for none in some]
+
+
+def _saved(call: ApplyCall, context: VariableTracker, backwards: list[CapturedBody]) -> list[Any] | None:
+    """The tensors that `save_for_backward` got, if `backward` unpacks them: torch then examines each of them, used or not."""
+    saved = call.marked(context, "to_save")
+    if not all(is_none(value) or isinstance(value, TensorVariable) for value in saved):
+        unsupported(SLUG, f"{call.cls.describe()} saves something else than tensors")
+    if not any(context is c for backward in backwards for c in backward.body.unpacked):
+        return None
+    return list(dict.fromkeys(value.proxy for value in saved if isinstance(value, TensorVariable)))
 
 
 MAX_OPTIONAL = 3
@@ -307,7 +327,7 @@ class _Node:
         self.pushes = pushes
         graph = tx.tr.graph
         self.tensors = [a for a in dict.fromkeys(call.inputs) if isinstance(a, TensorVariable)]
-        self.saved = union([*backwards, *pushes])
+        self.saved = list(dict.fromkeys([*(marks.saved or ()), *union([*backwards, *pushes])]))
         with body:
             for value in [*self.saved, *(leaf.proxy for leaf in outputs.leaves_in_order)]:
                 graph.node(value)
@@ -338,7 +358,7 @@ class _Node:
         bodies = TupleVariable(backwards) if len(backwards) > 1 or marks.absent else backwards[0]
         copied = [i for i in dirty if is_of_an_input(values[i])]
         lists = (tuple(marks.not_differentiable), tuple(dirty), tuple(copied), tuple(marks.absent))
-        options = (*lists, self.call.is_once_differentiable)
+        options = (*lists, self.call.is_once_differentiable, None if marks.saved is None else len(marks.saved))
         n = len(self.outputs.leaves_in_order)
         head = [BodyVariable(module), bodies, *constants(_name(self.call.real), n, *options)]
         return self._call(functional.apply_function, head)
@@ -355,7 +375,10 @@ class _Node:
         graph = self.tx.tr.graph
         push = [_finish(graph, p, list(p.result.items), self.saved) for p in self.pushes]
         positions = [self.values.index(t.proxy) for t in self.tensors]
-        options = (len(leaves), tuple(self.marks.not_differentiable), tuple(sources), tuple(positions))
+        n_saved = None if self.marks.saved is None else len(self.marks.saved)
+        if self.pushes or "vmap" in self.call.transforms:  # tensors of one level as attributes are of no use
+            n_saved = len(self.saved)
+        options = (len(leaves), tuple(self.marks.not_differentiable), tuple(sources), n_saved, tuple(positions))
         rule = bool(self.call.real.generate_vmap_rule)
         head = [BodyVariable(module), backwards[0], TupleVariable(push)]
         head.extend(constants(_name(self.call.real), *options, rule))
@@ -401,10 +424,10 @@ def _follow_jvp(tx: Frame, call: ApplyCall, context: Any, outputs: Outputs) -> C
             known[tensor] = cotangent(body, tensor)
     args = [known[a] if isinstance(a, TensorVariable) else NONE for a in call.inputs]
     function = call.cls.tp_getattro(tx, "jvp")
-    saved = context.tp_getattro(tx, "saved_tensors")
-    context.tp_setattro(tx, "saved_tensors", context.tp_getattro(tx, "saved_for_forward"))
+    saved = context.tp_getattro(tx, "to_save")
+    context.tp_setattro(tx, "to_save", context.tp_getattro(tx, "saved_for_forward"))
     captured = follow(tx, lambda: _as_tuple(tx.call(function, [context, *args])), [context, *call.inputs], body)
-    context.tp_setattro(tx, "saved_tensors", saved)
+    context.tp_setattro(tx, "to_save", saved)
     if len(captured.leaves) != len(outputs.tensors) or len(captured.result.items) != len(outputs.items):
         unsupported(SLUG, "jvp returns another number of tangents than forward has results")
     return captured
