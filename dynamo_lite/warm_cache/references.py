@@ -301,8 +301,10 @@ def _module_of_dict(_: Writer, value: Any) -> Data | None:
 
 
 def _own_name(value: Any) -> tuple[object, object] | None:
-    """The module and the name that a class or function says it has; None if it knows no such thing."""
+    """The module and the name that a class or function, or that of a property, says it has; None if it knows no such thing."""
     kind = type(value)
+    if kind is property:
+        value, kind = value.fget, type(value.fget)
     if issubclass(kind, type):
         return module_of(value), qualname_of(value)
     if kind is types.FunctionType:

@@ -44,3 +44,31 @@ def test_another_body_is_another_program(own_cache, part):
     Run("eager", prog=BRANCH)
     again = Run("eager", prog=BRANCH.replace(part, f"({part}).exp()"))
     assert again.hits == 0 and again.is_right
+
+
+FUNCTION = """
+import torch
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x * factor
+    @staticmethod
+    def backward(ctx, gradient):
+        x, = ctx.saved_tensors
+        with torch.autocast("cpu", torch.bfloat16):
+            product = gradient.float() @ x
+        return product.float() * ctx.factor, None
+def f(x):
+    return Product.apply(x, torch.ones(()))
+def main(): return f, (torch.full((2, 2), 1.01, requires_grad=True),)
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_function_with_a_backward_of_its_own(own_cache, backend):
+    assert Run(backend, prog=FUNCTION).refusals == {}
+    again = Run(backend, prog=FUNCTION)
+    assert (again.hits, again.misses) == (1, 0)
+    torch.testing.assert_close(again.results, again.expected)
