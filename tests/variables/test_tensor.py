@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import enum
 import operator
 
 import pytest
@@ -59,6 +60,78 @@ def test_inplace_operators_keep_identity(symbol):
 
 def test_comparison_with_other_types():
     check(lambda a: (a + 1, a == None, a != "x", a == [1]), x())  # noqa: E711
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Half(float, enum.Enum):
+    HALF = 0.5
+
+
+class Odd(int):
+    """torch reads the number past these."""
+
+    def __int__(self):
+        return 7
+
+    __index__ = __int__
+
+
+class Turn(complex):
+    pass
+
+
+class Name(str):
+    pass
+
+
+NUMBERS = [Level.HIGH, Half.HALF, Odd(2), Turn(1j)]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=repr)
+@pytest.mark.parametrize("symbol", ["+", "*", "-", "**", "=="])
+def test_objects_that_are_numbers_are_operands(symbol, number):
+    namespace = {"number": number}
+    check(eval(f"lambda a: a {symbol} number", namespace), x(), ops=1)
+    check(eval(f"lambda a: number {symbol} a", namespace), x(), ops=1)
+    check(eval(f"lambda a, b: a {symbol} b"), x(), number, ops=1)
+
+
+def test_objects_that_are_numbers_or_texts_are_arguments():
+    check(lambda a, n: (a.view(n, 6), torch.mul(a, n), a[n], a.add(a, alpha=n)), x(), Odd(2), ops=4)
+    check(lambda a, n: a.mul(n), x(), Turn(1j), ops=1)
+    check(lambda a, s: a.scatter_reduce(0, torch.zeros(1, 4).long(), a, reduce=s), x(), Name("sum"))
+
+
+def test_mask_of_an_enum_member_and_assignment_in_place():
+    def fn(a, labels):
+        chosen = a[labels == Level.LOW].sum()
+        try:
+            a += Level.HIGH
+        except TypeError:
+            pass
+        return a, chosen
+
+    check(fn, torch.arange(3.0), T([1, 2, 1]), ops=4)
+
+
+def test_function_mode_sees_an_enum_member_as_it_is():
+    class Seeing(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append((func.__name__, repr(args[1])))
+            return func(*args, **(kwargs or {}))
+
+    seen = []
+
+    def fn(a):
+        with Seeing():
+            return Level.HIGH - a, a == Level.LOW
+
+    run_both(fn, x())
+    assert len(seen) > 2 and seen == seen[:2] * (len(seen) // 2)
 
 
 def test_unsupported_operands_raise_typeerror():

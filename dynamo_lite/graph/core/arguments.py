@@ -162,15 +162,15 @@ class Packing:
         elif kind in _ARGUMENT_TYPES or isinstance(value, _ARGUMENT_CLASSES):
             self.key.append((kind, value))
         else:
-            plain: Any = next((base for base in (int, float, str) if isinstance(value, base)), None)
+            read: Any = next((read for base, read in _PLAIN.items() if isinstance(value, base)), None)
             if self.exact:
                 unsupported("graph-argument-type", f"{module_of(kind)}.{qualname_of(kind)}")
-            if plain is None:
+            if read is None:
                 index = self._index(value)
                 self.indices = kind
                 return self.constant(index)
             # The printed graph could not name an enum member or another subclass.
-            return self.constant(plain.__new__(plain, value))
+            return self.constant(read(value))
         return value
 
     def _index(self, value: Any) -> int:
@@ -220,6 +220,8 @@ _UNTAGGED = frozenset(
 )
 _ARGUMENT_TYPES = frozenset({bool, float, complex, bytes, torch.qscheme, torch.Size, range})
 _COPIED_CONTAINERS = frozenset({torch.Size, OrderedDict})
+_PLAIN = {int: int.__int__, float: float.__float__, complex: complex.__complex__, str: str.__str__}
+"""Type → what reads an instance of a subclass of it as torch does, past the methods of its class."""
 _ARGUMENT_CLASSES = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 

@@ -13,11 +13,12 @@ from dynamo_lite.dynamism.dynamic_shapes import is_data, may_vary
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core.arguments import MODELS, SCALAR_TYPES, Packing, packs
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import name_of
+from dynamo_lite.isa.typeobject import module_of, name_of, qualname_of
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.slice import RangeVariable, SliceVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.objects.atom import AtomVariable
 from dynamo_lite.variables.objects.function import FunctionVariable
 from dynamo_lite.variables.objects.type import TypeVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
 @packs(ConstantVariable, RangeVariable)
 def pack_constant(packing: Packing, vt: ConstantVariable) -> Any:
     return packing.constant(host_number(vt.value))
+
+
+@packs(AtomVariable)
+def pack_atom(packing: Packing, vt: AtomVariable) -> Any:
+    """torch reads the number or text past the methods of the class."""
+    if packing.exact:
+        unsupported("graph-argument-type", f"{module_of(vt.cls)}.{qualname_of(vt.cls)}")
+    return packing.constant(vt.atom)
 
 
 @packs(TupleVariable)

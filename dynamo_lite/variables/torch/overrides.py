@@ -319,13 +319,15 @@ def activate(tr: Trace) -> Overrides:
 
 
 def _operate_with_object(tx: Frame, function: Any, args: list[VariableTracker]) -> VariableTracker:
-    """An operator of a tensor and an object that is none: its class overrides torch functions, or the tensor knows nothing of it. An
-    index may be a sequence, or have an `__index__`, as well."""
+    """An operator of a tensor and an object that is none: its class overrides torch functions, or it is a number (an `IntEnum` member say),
+    or the tensor knows nothing of it. An index may be a sequence, or have an `__index__`, as well."""
     if function in (operator.getitem, operator.setitem):
         return tx.tr.graph.call(tx, "call_function", function, args)
-    overrides = activate(tx.tr)
-    result = overrides.operator(tx, function, args) if overloaded_arguments(args) else None
-    return NOT_IMPLEMENTED if result is None else result
+    if overloaded_arguments(args):
+        result = activate(tx.tr).operator(tx, function, args)
+        if result is not None:
+            return result
+    return tx.tr.graph.call(tx, "call_function", function, args) if all(map(is_operand, args)) else NOT_IMPLEMENTED
 
 
 FOREIGN_OPERANDS[InstanceVariable] = _operate_with_object
@@ -354,11 +356,11 @@ def _dict(tx: Frame, items: dict[str, Any]) -> VariableTracker:
 
 def _kinds(args: list[VariableTracker]) -> tuple[str, ...]:
     """What stands at each position of a call, as samples are made for it: "tensor" overrides, a "plain" one does not, and "object"
-    overrides and is no tensor."""
+    overrides and is no tensor. An instance of a subclass of `int` may be a number like others."""
 
     def kind(vt: VariableTracker) -> str:
         if not isinstance(vt, TensorVariable):
-            return "object" if isinstance(vt, InstanceVariable) else "number"
+            return "object" if _can_override(vt) else "number"
         return "tensor" if overrides_torch_function(vt.python_type()) else "plain"
 
     return tuple(map(kind, args))
