@@ -323,6 +323,24 @@ def test_an_operator_that_refuses_its_arguments_has_changed_nothing(write):
     same_as_eager(f, lambda i: [X.clone(), i, []])
 
 
+@pytest.mark.parametrize("divided", [lambda n, x: n / x, lambda n, x: n / (x + 1).sum()])
+def test_python_code_of_torch_that_raises_behind_an_operator(divided):
+    """`Tensor.__rdiv__` multiplies the reciprocal, which has written nothing that was there before."""
+
+    def f(x, n, seen):
+        seen.append(n)
+        return divided(n, x)
+
+    def catches(x, n, seen):
+        try:
+            return f(x, n, seen)
+        except OverflowError as error:
+            return str(error)
+
+    for fn in (f, catches):
+        same_as_eager(fn, lambda n: [X + 1, n, []], calls=(10**25, 2, 10**25, 3))
+
+
 def test_an_operator_that_raises_half_way_is_not_repeated():
     """It has written 9.0 at position 1, which the second run would take for an index."""
 

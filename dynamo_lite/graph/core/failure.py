@@ -123,10 +123,12 @@ class GraphFailure:
         if self.checks:
             return None  # such a graph can be undone
         key = (last, type(error), any(_has_history(a) for a in args))
-        if key not in self.traces:
+        left = self.traces.get(key)
+        if left is None:
             with modes.fake_mode_aside():
-                self.traces[key] = trace_left(self.gm, last, args, self.protect, raised=type(error))
-        left = self.traces[key]
+                left = trace_left(self.gm, last, args, self.protect, raised=type(error))
+            if left.refused is None:  # an operator may refuse some sizes and numbers only
+                self.traces[key] = left
         return left.reason if left.refused is not type(error) else None
 
     def _without_backend(self, call: Any, error: Exception, args: tuple[Any, ...]) -> Any:
@@ -158,7 +160,7 @@ class GraphFailure:
 
 class LeftByTrace(NamedTuple):
     """The lasting change of a graph (None: there is none), the node that made it, and the devices from whose generators the graph has
-    drawn. `refused`: the class of the error that the last node raises on fake tensors before it calls any operator. Schemas tell what is
+    drawn. `refused`: the class of the error that the last node raises on fake tensors, when nothing has changed. Schemas tell what is
     written; `Tensor._version` does not: some operators write part of their data and then raise, which counts nothing."""
 
     reason: str | None
@@ -194,7 +196,7 @@ def trace_left(
         pass
     except Exception as error:
         found.append(f"changed something ({type(error).__name__} on fake tensors)")
-        refused = type(error) if watch.is_last and not watch.has_called else None
+        refused = type(error) if watch.is_last else None
     return LeftByTrace(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
 
 
@@ -235,7 +237,7 @@ def _run_on_fakes(gm: GraphModule, last: int, args: Any, watch: _Watch) -> None:
         for i, node in enumerate(gm.graph.nodes):
             if i > last or node.op == "output":
                 break
-            watch.node, watch.is_last, watch.has_called = i, i == last, False
+            watch.node, watch.is_last = i, i == last
             if has_history and node.target is torch.autograd.grad:
                 raise _Trace("run a backward pass")
             values[node] = next(inputs) if node.op == "placeholder" else _run_node(gm, node, values)
@@ -316,12 +318,13 @@ class _Watch(TorchDispatchMode):
         self.read: set[int] = set()
         self.node = 0
         self.is_last = False
-        self.has_called = False  # whether this node has called an operator
+        self.has_written = (
+            False  # the last node has called an operator that may write because it is the one that raises
+        )
         self.random_devices: dict[torch.device, None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        self.has_called = True
         if isinstance(func, torch._ops.HigherOrderOperator):
             return self._follow(func, args)
         if not isinstance(func, torch._ops.OpOverload) or func.namespace not in NAMESPACES:
@@ -353,6 +356,8 @@ class _Watch(TorchDispatchMode):
         return func(*args)
 
     def _look(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.has_written:  # another one follows it, so it need not have been the one
+            raise _Trace("changed a tensor in place")
         written: list[Any] = []
         others: list[Any] = []
         combines = False
@@ -369,6 +374,7 @@ class _Watch(TorchDispatchMode):
             )
         ):
             raise _Trace("changed a tensor in place")
+        self.has_written = bool(changed)
         if not _is_view(func):
             self.read |= read
 
