@@ -27,7 +27,7 @@ MOST_LINES = {
     "graph/shapes": 2_980,
     "guards": 2_160,
     "interp": 1_700,
-    "isa": 3_170,
+    "isa": 3_180,
     "polyfills": 1_710,
     "report": 4_930,
     "testing": 800,

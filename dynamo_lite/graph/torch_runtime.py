@@ -248,7 +248,9 @@ def compile_graph(
     boxed = _boxed(graph, gm, function)
     if getattr(function, "__self__", None) is not gm:
         function = _replaced(graph, function, functools.partial(forward_of, gm), is_boxed=False)
-    failure = GraphFailure(gm, record, fullgraph, protect, graph.passes, None if boxed is None else protect(boxed))
+    boxed = None if boxed is None else protect(boxed)
+    lowered = compiled if isinstance(compiled, Lowered) else None
+    failure = GraphFailure(gm, record, fullgraph, protect, graph.passes, boxed, lowered)
     return protect(function), failure, record
 
 

@@ -8,6 +8,7 @@ answers for the tensors. Arguments are bound as in `initialize_locals` (`Python/
 
 from __future__ import annotations
 
+import os
 from types import CellType, CodeType, FunctionType, TracebackType
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from dynamo_lite.isa.resume import frame_stub
 
 PLACED = -1
 """`tb_lasti` of the entries made here: no instruction of theirs has run."""
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class Place(NamedTuple):
@@ -56,6 +59,18 @@ def put_place(error: BaseException, place: Place | None) -> None:
         traceback = TracebackType(traceback, frame, PLACED, place.lineno)
         place = place.caller
     TRACEBACK.__set__(error, traceback)
+
+
+def without_own(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the entries of our own functions, which eager execution does not call."""
+    entries = []
+    while traceback is not None:
+        entries.append(traceback)
+        traceback = traceback.tb_next
+    for entry in reversed(entries):
+        if not entry.tb_frame.f_code.co_filename.startswith(_HERE):
+            traceback = TracebackType(traceback, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return traceback
 
 
 def take_place(error: BaseException) -> None:

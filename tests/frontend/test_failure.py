@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import re
 import sys
 import traceback
@@ -246,6 +247,70 @@ def test_the_line_in_an_inlined_function():
         captured(X.clone(), BAD)
     found = [(e.name, e.line) for e in traceback.extract_tb(caught.tb) if e.filename == __file__]
     assert found[1:] == [("f", "return inner(x, i)"), ("inner", "return x[i]")]
+
+
+def test_the_line_where_a_float_is_an_input():
+    """The backend was given a graph with tensors in the place of floats."""
+
+    def g(x, v, i):
+        y = x * v
+        x.add_(1)
+        return y[i]
+
+    def f(x, v, i):
+        return [g(x, v, i)]
+
+    compiled = dynamo_lite.compile(f, backend=lambda gm, inputs: gm.forward)
+    for v in (2.0, 3.0, 4.0):
+        x = X.clone()
+        compiled(x, v, GOOD)
+        with pytest.raises(IndexError) as caught:
+            compiled(x, v, BAD)
+        found = traceback.extract_tb(caught.value.__traceback__)
+        lines = [(t.name, t.lineno - g.__code__.co_firstlineno) for t in found[1:] if t.filename == __file__]
+        assert lines == [("f", 6), ("g", 3)]
+        assert not any("dynamo_lite/" in t.filename for t in found if t.filename != __file__)
+        assert x.tolist() == [2.0, 3.0, 4.0]
+
+
+def test_an_operator_that_refuses_a_float_that_is_an_input():
+    def f(x, v, seen):
+        seen.append(v)
+        try:
+            x &= v
+        except NotImplementedError:
+            return "caught"
+        return x
+
+    same_as_eager(f, lambda v: [X.clone(), v, []], calls=(2.0, 3.0, 4.0), backend=lambda gm, inputs: gm.forward)
+
+
+def test_a_float_that_cannot_be_computed():
+    """No operator has run before the floats are known."""
+
+    def f(x, v, seen):
+        try:
+            x.add_(1)
+            seen.append(v)
+            return x * math.exp(v)
+        except OverflowError:
+            return "caught", x
+
+    same_as_eager(f, lambda v: [X.clone(), v, []], calls=(2.0, 3.0, 4.0, 1e9), backend=lambda gm, inputs: gm.forward)
+
+
+def test_own_functions_are_not_in_the_traceback():
+    def f(x, i):
+        y = x * 2
+        x.add_(1)
+        return y[i]
+
+    compiled = dynamo_lite.compile(f, backend="aot_eager")
+    compiled(X.clone(), GOOD)
+    with pytest.raises(IndexError) as caught:
+        compiled(X.clone(), BAD)
+    found = [t.filename for t in traceback.extract_tb(caught.value.__traceback__)]
+    assert not any("dynamo_lite/" in name for name in found if name != __file__)
 
 
 def test_the_operator_that_raises_is_an_assignment():

@@ -23,12 +23,13 @@ from torch.utils._pytree import tree_iter
 
 from dynamo_lite.backends.branch import branch
 from dynamo_lite.exc import TRACEBACK, brief
-from dynamo_lite.isa.eager_fallback import put_place
+from dynamo_lite.isa.eager_fallback import put_place, without_own
 from dynamo_lite.messages import warn_user
 from dynamo_lite.record import STATS, GraphRecord
 
 from . import modes
 from .fake import Propagator, warnings_kept
+from .float_inputs import Lowered
 from .keep_dynamo_unloaded import without_compiler
 from .nodes import run_node
 from .saved_tensors import hooks_around
@@ -64,7 +65,8 @@ class CheckFailed(Exception):
 
 class GraphFailure:
     """The `on_failure` of one graph, whose record is `record`. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient
-    state and looks at the results of `checks`. `boxed`: what lets go of the inputs while it runs; None if nothing does."""
+    state and looks at the results of `checks`. `boxed`: what lets go of the inputs while it runs; None if nothing does. `lowered`: what the
+    backend was given in the place of `gm`."""
 
     def __init__(
         self,
@@ -74,6 +76,7 @@ class GraphFailure:
         protect: Callable[[Any], Any],
         passes: Any,
         boxed: Callable[[list[Any]], Any] | None = None,
+        lowered: Lowered | None = None,
     ) -> None:
         self.gm = gm
         self.record = record
@@ -82,6 +85,7 @@ class GraphFailure:
         self.checks = passes.checks
         self.sizes = passes.sizes
         self.boxed = boxed
+        self.lowered = lowered
         # (index of a node, class of an error, whether an input has a history) → what it leaves when it raises
         self.traces: dict[tuple[int, type[Exception], bool], LeftByTrace] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
@@ -110,11 +114,18 @@ class GraphFailure:
 
     def _failed_node(self, traceback: TracebackType | None) -> int | None:
         """The index of the node that raised, if the graph itself was running."""
-        code = type(self.gm).forward.__code__
-        lines = self.gm.__dict__.get("_lineno_map")
-        while traceback is not None and lines is not None:
-            if traceback.tb_frame.f_code is code:
-                return lines.get(traceback.tb_lineno - code.co_firstlineno)
+        parts: list[tuple[GraphModule, Sequence[int] | None]] = [(self.gm, None)]
+        if self.lowered is not None:
+            parts += self.lowered.parts()
+        running = {
+            type(module).forward.__code__: (module.__dict__.get("_lineno_map"), found) for module, found in parts
+        }
+        while traceback is not None:
+            code = traceback.tb_frame.f_code
+            lines, origins = running.get(code, (None, None))
+            if lines is not None:
+                node = lines.get(traceback.tb_lineno - code.co_firstlineno)
+                return node if node is None or origins is None else origins[node]
             traceback = traceback.tb_next
         return None
 
@@ -148,6 +159,7 @@ class GraphFailure:
 
     def _pass_on(self, error: Exception, node: int | None, trace: str) -> bool:
         STATS.errors_passed_on += 1
+        TRACEBACK.__set__(error, without_own(TRACEBACK.__get__(error)))
         if node is not None:
             put_place(error, getattr(list(self.gm.graph.nodes)[node].meta, "place", None))
         error.add_note(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -58,12 +58,15 @@ class Lowered:
         self.frontier = [node for node in used if node not in self.constants]
         outputs = self.nodes[-1].args[0]
         self.given = [node for node in outputs if node in self.host_nodes and _is_float(node)]
-        self.host = self._make_host(gm)
+        self.host_module = self._make_host(gm)
+        self.host = self.host_module.forward
         self.kept = [i for i, node in enumerate(self.inputs) if not _is_float(node)]
         # Where each output comes from: the numbers that were computed before, or the results of the graph.
         place = {node: i for i, node in enumerate(dict.fromkeys(self.given))}
         self.places = [(True, place[node]) if node in place else (False, 0) for node in outputs]
-        self.module = _Writer(self, gm).write()
+        writer = _Writer(self, gm)
+        self.module = writer.write()
+        self.origins = writer.origins
 
     def examples(self, inputs: list[Any]) -> list[Any]:
         """Inputs of the half for the compiler, from those of the whole."""
@@ -87,7 +90,7 @@ class Lowered:
     def _is_used_inside(self, node: Node) -> bool:
         return _is_float(node) and any(user not in self.host_nodes and user.op != "output" for user in node.users)
 
-    def _make_host(self, gm: GraphModule) -> Callable[..., Any]:
+    def _make_host(self, gm: GraphModule) -> GraphModule:
         graph, copies = Graph(), {}
         for node in self.inputs:
             copies[node] = graph.placeholder(node.name)
@@ -97,7 +100,12 @@ class Lowered:
                     node.op, node.target, *torch.fx.map_arg((node.args, node.kwargs), copies.__getitem__)
                 )
         graph.output(tuple([copies[node] for node in [*self.frontier, *dict.fromkeys(self.given)]]))
-        return _LazyGraphModule({}, graph).forward
+        return _LazyGraphModule({}, graph)
+
+    def parts(self) -> Iterator[tuple[GraphModule, Sequence[int]]]:
+        """Both halves; for each of their nodes, the number of the node of the whole up to which operators have run when it raises."""
+        yield self.module, self.origins
+        yield self.host_module, [0] * len(self.host_module.graph.nodes)  # none has, yet
 
     def __call__(self, *args: Any) -> Any:
         numbers = self.host(*args)
@@ -120,6 +128,7 @@ class _Writer:
         self.copies: dict[Node, Node] = {}
         self.tensors: dict[Node, Node] = {}  # number → the tensor in its place
         self.items: dict[Node, Node] = {}
+        self.origins: list[int] = []  # for each node, the number of the one that it is written for
 
     def write(self) -> GraphModule:
         lowered = self.lowered
@@ -128,9 +137,10 @@ class _Writer:
                 self.copies[node] = self.graph.node_copy(node)
         for node in lowered.frontier:
             self._input(node)
-        for node in lowered.nodes:
+        for i, node in enumerate(lowered.nodes):
             if node.op != "placeholder" and not (node in lowered.host_nodes and _is_float(node)):
                 self._write(node)
+            self.origins += [i] * (len(self.graph.nodes) - len(self.origins))
         return _LazyGraphModule(self.gm, self.graph)
 
     def _input(self, node: Node) -> None:
