@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite._eval_frame import call_moved
@@ -394,6 +394,17 @@ def _as_function(operator: Any, names: tuple[str, ...]) -> Callable[..., Any]:
     return call
 
 
+ORIGINS: weakref.WeakKeyDictionary[CodeType, dict[int, str]] = weakref.WeakKeyDictionary()
+"""Code of a graph of AOTAutograd that runs as it is → line, counted from its first → name of the node of the captured graph it is from."""
+
+
+def _note_origins(gm: GraphModule) -> None:
+    code, nodes = type(gm).forward.__code__, list(gm.graph.nodes)
+    lines = gm.__dict__.get("_lineno_map") or {}
+    made = {line: nodes[i].meta.get("from_node") for line, i in lines.items() if i is not None}
+    ORIGINS[code] = {line: sources[-1].name for line, sources in made.items() if sources}
+
+
 def run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
     _drop_effects_of_the_forward(gm)
@@ -404,6 +415,7 @@ def run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     if hasattr(gm, "real_recompile"):
         gm.real_recompile()  # until then `forward` calls the module, and hooks for all modules
     # A backward pass is made late, when nobody takes note of new sources any more.
+    _note_origins(gm)
     forward = type(gm).forward
     weakref.finalize(gm, forget_sources, forward.__code__.co_filename)
 

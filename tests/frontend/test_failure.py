@@ -299,18 +299,24 @@ def test_a_float_that_cannot_be_computed():
     same_as_eager(f, lambda v: [X.clone(), v, []], calls=(2.0, 3.0, 4.0, 1e9), backend=lambda gm, inputs: gm.forward)
 
 
-def test_own_functions_are_not_in_the_traceback():
-    def f(x, i):
-        y = x * 2
+def test_the_line_in_a_graph_of_aotautograd():
+    def g(x, v, i):
+        y = x * v
         x.add_(1)
         return y[i]
 
+    def f(x, v, i):
+        return [g(x, v, i)]
+
     compiled = dynamo_lite.compile(f, backend="aot_eager")
-    compiled(X.clone(), GOOD)
-    with pytest.raises(IndexError) as caught:
-        compiled(X.clone(), BAD)
-    found = [t.filename for t in traceback.extract_tb(caught.value.__traceback__)]
-    assert not any("dynamo_lite/" in name for name in found if name != __file__)
+    for v in (2.0, 3.0, 4.0):
+        compiled(X.clone(), v, GOOD)
+        with pytest.raises(IndexError) as caught:
+            compiled(X.clone(), v, BAD)
+        found = traceback.extract_tb(caught.value.__traceback__)
+        lines = [(t.name, t.lineno - g.__code__.co_firstlineno) for t in found[1:] if t.filename == __file__]
+        assert lines == [("f", 6), ("g", 3)]
+        assert not any("dynamo_lite/" in t.filename for t in found if t.filename != __file__)
 
 
 def test_the_operator_that_raises_is_an_assignment():

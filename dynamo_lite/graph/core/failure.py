@@ -21,6 +21,7 @@ from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from dynamo_lite.backends.aot import ORIGINS
 from dynamo_lite.backends.branch import branch
 from dynamo_lite.exc import TRACEBACK, brief
 from dynamo_lite.isa.eager_fallback import put_place, without_own
@@ -129,6 +130,19 @@ class GraphFailure:
             traceback = traceback.tb_next
         return None
 
+    def _origin(self, traceback: TracebackType | None) -> int | None:
+        """The index of the node from which AOTAutograd has made the one that raised. Which others have run before it is not known."""
+        name = None
+        while traceback is not None and name is None:
+            code = traceback.tb_frame.f_code
+            name = ORIGINS.get(code, {}).get(traceback.tb_lineno - code.co_firstlineno)
+            traceback = traceback.tb_next
+        if self.lowered is None:
+            names = {node.name: i for i, node in enumerate(self.gm.graph.nodes)}
+        else:
+            names = {n.name: i for n, i in zip(self.lowered.module.graph.nodes, self.lowered.origins, strict=True)}
+        return names.get(name) if name is not None else None
+
     def _trace(self, last: int, error: Exception, args: tuple[Any, ...]) -> str | None:
         """The reason why the frame can't start again when the node number `last` raised this; None if nothing has changed."""
         if self.checks:
@@ -160,6 +174,8 @@ class GraphFailure:
     def _pass_on(self, error: Exception, node: int | None, trace: str) -> bool:
         STATS.errors_passed_on += 1
         TRACEBACK.__set__(error, without_own(TRACEBACK.__get__(error)))
+        if node is None:
+            node = self._origin(TRACEBACK.__get__(error))
         if node is not None:
             put_place(error, getattr(list(self.gm.graph.nodes)[node].meta, "place", None))
         error.add_note(
