@@ -23,6 +23,7 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
 from dynamo_lite.graph.core.wrapper_tensors import is_followed, is_wrapper
+from dynamo_lite.graph.inputs.bare_attributes import SKIPS_NEXT
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import lookup, mro_of, name_of, qualname_of
@@ -40,7 +41,6 @@ from dynamo_lite.variables.protocol.wrap import builds_subclasses
 
 from .numpy.models import ArrayVariable, tensor_of_array
 from .subclasses.announcements import asks_in_code, declines_by_type_error, is_method_of_tensors, public_function, told
-from .subclasses.bare_attributes import SKIPS_NEXT
 from .subclasses.wrapper_tensor import WrapperTensorVariable, build_wrapper
 from .tensor import FOREIGN_OPERANDS, GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
 from .tensor_slots import guard_slots, with_own_slots

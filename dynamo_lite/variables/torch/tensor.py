@@ -30,6 +30,7 @@ from dynamo_lite.graph.core.meta import LiveMeta
 from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.graph.core.storages import advance_version, version_of, versions
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
+from dynamo_lite.graph.inputs.bare_attributes import grad_of, is_inference_of, is_leaf_of, set_data, set_grad
 from dynamo_lite.graph.inputs.buffers import ask, truth
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.graph.passes.leaves import as_leaf, is_unused
@@ -57,7 +58,6 @@ from dynamo_lite.variables.protocol.hashing import IDENTITY_HASHES
 from dynamo_lite.variables.protocol.wrap import builds
 
 from .data_checks import GradFnVariable, checked_truth
-from .subclasses.bare_attributes import grad_of, is_inference_of, is_leaf_of, set_data, set_grad
 from .tensor_slots import TORCHS
 
 if TYPE_CHECKING:

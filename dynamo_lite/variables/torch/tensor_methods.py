@@ -19,6 +19,7 @@ from dynamo_lite import markers
 from dynamo_lite.config import config
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.nodes import made_at
+from dynamo_lite.graph.inputs.bare_attributes import is_inference_of, untold
 from dynamo_lite.graph.inputs.buffers import ask, input_number, number_of
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.list import ListVariable
@@ -32,7 +33,6 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, method, r
 from dynamo_lite.variables.protocol.native import atom_value, host_int, run
 
 from .data_checks import checked_truth, compared_item, expected_truth
-from .subclasses.bare_attributes import is_inference_of, untold
 from .tensor import (
     TensorVariable,
     dimension,
