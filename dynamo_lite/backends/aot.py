@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dynamo_lite._eval_frame import call_moved
@@ -352,6 +352,7 @@ def forget_sources(*filenames: str) -> None:
     for filename in filenames:
         graph_module._loader.eval_cache.pop(filename, None)
         linecache.cache.pop(filename, None)
+        ORIGINS.pop(filename, None)
 
 
 def _give_names(gm: GraphModule) -> None:
@@ -394,15 +395,15 @@ def _as_function(operator: Any, names: tuple[str, ...]) -> Callable[..., Any]:
     return call
 
 
-ORIGINS: weakref.WeakKeyDictionary[CodeType, dict[int, str]] = weakref.WeakKeyDictionary()
-"""Code of a graph of AOTAutograd that runs as it is → line, counted from its first → name of the node of the captured graph it is from."""
+ORIGINS: dict[str, dict[int, str]] = {}
+"""File name of a graph of AOTAutograd that runs as it is → line, counted from its first → node of the captured graph it is from."""
 
 
 def _note_origins(gm: GraphModule) -> None:
     code, nodes = type(gm).forward.__code__, list(gm.graph.nodes)
     lines = gm.__dict__.get("_lineno_map") or {}
     made = {line: nodes[i].meta.get("from_node") for line, i in lines.items() if i is not None}
-    ORIGINS[code] = {line: sources[-1].name for line, sources in made.items() if sources}
+    ORIGINS[code.co_filename] = {line: sources[-1].name for line, sources in made.items() if sources}
 
 
 def run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

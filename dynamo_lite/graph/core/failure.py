@@ -135,7 +135,7 @@ class GraphFailure:
         name = None
         while traceback is not None and name is None:
             code = traceback.tb_frame.f_code
-            name = ORIGINS.get(code, {}).get(traceback.tb_lineno - code.co_firstlineno)
+            name = ORIGINS.get(code.co_filename, {}).get(traceback.tb_lineno - code.co_firstlineno)
             traceback = traceback.tb_next
         if self.lowered is None:
             names = {node.name: i for i, node in enumerate(self.gm.graph.nodes)}
@@ -346,9 +346,8 @@ class _Watch(TorchDispatchMode):
         self.read: set[int] = set()
         self.node = 0
         self.is_last = False
-        self.has_written = (
-            False  # the last node has called an operator that may write because it is the one that raises
-        )
+        # whether the last node has called an operator that may write since it is the one that raises
+        self.has_written = False
         self.random_devices: dict[torch.device, None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
