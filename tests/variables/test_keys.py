@@ -153,10 +153,15 @@ CLASS_LOOKUPS = """
 """
 
 
+class PlainMeta(type):
+    """Its classes are equal to themselves only, as those of `type`."""
+
+
+@pytest.mark.parametrize("meta", [type, PlainMeta])
 @pytest.mark.parametrize("text", [line.strip() for line in CLASS_LOOKUPS.strip().splitlines()])
-def test_tables_of_classes(text):
+def test_tables_of_classes(text, meta):
     def names():
-        first = type("First", (Thing,), {})
+        first = meta("First", (Thing,), {})
         table = {int: 1, first: [2], str: 3}
         tables = {
             "TABLE": table,
@@ -164,7 +169,7 @@ def test_tables_of_classes(text):
             "SET": set(table),
             "FROZEN": frozenset(table),
         }
-        return first, type("Second", (Thing,), {}), tables
+        return first, meta("Second", (Thing,), {}), tables
 
     def in_order(first, second, tables, f):
         """Other classes are asked about; then each table changes."""
@@ -202,12 +207,36 @@ def test_a_lookup_of_a_class_asks_for_no_other_key():
         copyreg.dispatch_table.pop(Copied, None)
 
 
-def test_a_class_that_is_no_key_is_not_kept_alive():
+@pytest.mark.parametrize(
+    "text", ["TABLE.get(type(x), 3)", "type(x) in TABLE", "type(x) in set(TABLE)", "type(x) in SET"]
+)
+def test_a_lookup_of_a_class_with_a_plain_metaclass_asks_for_no_other_key(text):
+    """As of `torch.Tensor` in the table of pytree's nodes, to which modules add that are imported later."""
+    known, later = PlainMeta("Known", (), {}), PlainMeta("Later", (), {})
+    table, kinds = {int: 1, known: 2}, {int, known}
+    f = program(text, ["x"], {"TABLE": table, "SET": kinds})
+    log.reset()
+    compiled = captured(f)
+    x, y = known(), torch.ones(1)
+    assert compiled(x) == f(x) and compiled(y) == f(y)
+    table[later] = 3
+    kinds.add(later)
+    assert compiled(x) == f(x) and compiled(y) == f(y)
+    assert len(log.frames) == (4 if "set(" in text else 2)
+    del table[known]
+    kinds.remove(known)
+    table[torch.Tensor] = 4
+    kinds.add(torch.Tensor)
+    assert compiled(x) == f(x) and compiled(y) == f(y)
+
+
+@pytest.mark.parametrize("meta", [type, PlainMeta])
+def test_a_class_that_is_no_key_is_not_kept_alive(meta):
     table = {int: 1}
     compiled = captured(program("TABLE.get(type(x), 3)", ["x"], {"TABLE": table}))
 
     def passing():
-        local = type("Local", (), {})
+        local = meta("Local", (), {})
         assert compiled(local()) == compiled(local()) == 3
         return weakref.ref(local)
 

@@ -61,6 +61,7 @@ from dynamo_lite.variables.protocol.hashing import (
     check_address,
     guard_stored_hashes,
     is_constant_key,
+    is_plain_class,
     key_of,
     key_tracker,
     known_key,
@@ -130,7 +131,7 @@ class DictVariable(NativeVariable):
         pairs, numbers = self.real_items(tr)
         items = self.host_type()
         for i, (key, real) in enumerate(pairs):
-            value = self.read.get(key) if is_constant_key(key) or type(key) is type else None
+            value = self.read.get(key) if is_constant_key(key) or is_plain_class(key) else None
             node = None if value is not None else (source, ir.DICT_ITEM, key)
             if i in numbers:
                 self.numbered = True

@@ -353,8 +353,20 @@ def known_key(key: Any) -> Any:
     a constant, or a class that is equal to itself only. Else `MISSING`."""
     if type(key) in ATOMIC_TYPES:
         return key
-    is_class = isinstance(key, VariableTracker) and key.python_type() is type and key.is_python_constant()
+    is_class = isinstance(key, VariableTracker) and _makes_plain_classes(key.python_type()) and key.is_python_constant()
     return key.as_python_constant() if is_class else MISSING
+
+
+def is_plain_class(key: object) -> bool:
+    """True for a class that is equal to itself only."""
+    return _makes_plain_classes(type(key))
+
+
+def _makes_plain_classes(cls: type) -> bool:
+    """True for `type`, and for metaclasses that leave it to `type` when their classes are equal (that of `torch.Tensor`)."""
+    if cls is type or not issubclass(cls, type):
+        return cls is type
+    return lookup(cls, "__hash__") is object.__hash__ and lookup(cls, "__eq__") is object.__eq__
 
 
 IDENTITY_HASHES: set[Any] = {object.__hash__}
