@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import zipapp
 
 import pytest
 import torch
@@ -229,11 +230,33 @@ def test_what_a_script_sees(tmp_path, capsys, monkeypatch):
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "__main__.py").write_text("import sys; print(__file__, __package__, sys.argv[1:])")
+    (package / "__main__.py").write_text("import sys; print(__file__, repr(__package__), sys.argv[1:])")
     monkeypatch.chdir(tmp_path)
     assert main(["run", "-m", "package", "b"]) == main(["run", str(package), "b"]) == 0
     file = package / "__main__.py"
-    assert capsys.readouterr().out == f"{file} package ['b']\n{file} None ['b']\n"
+    assert capsys.readouterr().out == f"{file} 'package' ['b']\n{file} '' ['b']\n"
+
+
+@pytest.mark.parametrize("kind", ["folder", "archive", "link to a file"])
+def test_a_script_imports_what_lies_beside_it(kind, capsys, tmp_path, monkeypatch):
+    """A folder or an archive is itself the place of imports; of a link it is the folder of the file that it leads to."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    (folder / "beside_main.py").write_text("v = 1")
+    (folder / "__main__.py").write_text("import sys, beside_main; print(sys.path[0], beside_main.v)")
+    target, place = folder, folder
+    if kind == "archive":
+        target = place = tmp_path / "app.pyz"
+        zipapp.create_archive(folder, target)
+    elif kind != "folder":
+        target = tmp_path / "link.py"
+        target.symlink_to(folder / "__main__.py")
+    monkeypatch.delitem(sys.modules, "beside_main", raising=False)
+    try:
+        assert main(["run", str(target)]) == 0
+    finally:
+        sys.modules.pop("beside_main", None)
+    assert capsys.readouterr().out == f"{place} 1\n"
 
 
 MISTAKES = {

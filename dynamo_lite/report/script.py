@@ -83,7 +83,7 @@ def run_script(target: str, arguments: Sequence[str], *, as_module: bool = False
     Python would show of them. Raises `NoScript` if there is nothing to run."""
     code, module = _module(target) if as_module else _script(target)
     path = sys.path[:]
-    path[0] = os.getcwd() if as_module else os.path.dirname(os.path.abspath(target))
+    path[0] = os.getcwd() if as_module else _folder_of_imports(target)
     argv = [module.__file__ if as_module else target, *arguments]
     main = sys.modules["__main__"]
     with mock.patch.object(sys, "argv", argv), mock.patch.object(sys, "path", path):
@@ -113,7 +113,7 @@ def _script(target: str) -> tuple[types.CodeType, types.ModuleType]:
     module = _main_module()
     module.__file__, module.__loader__ = path, importlib.machinery.SourceFileLoader("__main__", path)
     try:
-        if not os.path.isfile(path) or zipfile.is_zipfile(path):
+        if not _is_file_of_code(path):
             sys.path_importer_cache.pop(path, None)
             spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
             if spec is None:
@@ -129,6 +129,17 @@ def _script(target: str) -> tuple[types.CodeType, types.ModuleType]:
     except OSError as error:
         raise NoScript(f"can't open file {path!r}: {error}") from error
     return code, module
+
+
+def _folder_of_imports(target: str) -> str:
+    """What Python puts at the front of `sys.path` for a script: its folder (links followed), or the folder or archive that is run."""
+    path = os.path.abspath(target)
+    return os.path.dirname(os.path.realpath(path)) if _is_file_of_code(path) else path
+
+
+def _is_file_of_code(path: str) -> bool:
+    """False for a folder or an archive, in which there is a `__main__` to run."""
+    return os.path.isfile(path) and not zipfile.is_zipfile(path)
 
 
 _NO_FILE = "can't open file {!r}: [Errno 2] No such file or directory"
@@ -148,9 +159,7 @@ def _module(name: str) -> tuple[types.CodeType, types.ModuleType]:
         sys.path[:] = path
     if spec is None:
         raise NoScript(f"No module named {name}")
-    module = _main_module()
-    module.__spec__, module.__package__ = spec, spec.parent
-    return _code_of(spec, module)
+    return _code_of(spec, _main_module())
 
 
 def _code_of(spec: Any, module: types.ModuleType) -> tuple[types.CodeType, types.ModuleType]:
@@ -158,6 +167,7 @@ def _code_of(spec: Any, module: types.ModuleType) -> tuple[types.CodeType, types
     if code is None:
         raise NoScript(f"No code object available for {spec.name}")
     module.__file__, module.__loader__, module.__cached__ = spec.origin, spec.loader, spec.cached
+    module.__spec__, module.__package__ = spec, spec.parent
     return code, module
 
 
