@@ -40,6 +40,39 @@ def test_compiler_disable():
     assert (graphs, ops, slugs) == (2, 2, ["call-skipped-function"])
 
 
+def test_compiler_disable_of_one_function_alone():
+    """It runs eagerly in each call, what it calls is captured, and so is the function itself where it is called as it was."""
+    is_compiling = torch.compiler.is_compiling
+
+    def callee(x):
+        return x * (3 if is_compiling() else 5)
+
+    def first(x):
+        return callee(x), is_compiling()
+
+    def second(x):
+        return callee(x + 1), is_compiling()
+
+    alone = [torch.compiler.disable(fn, recursive=False) for fn in (first, second)]
+    for fn, wrapped in zip((first, second), alone, strict=True):
+        expected = (3.0 if fn is first else 6.0), False
+        result, graphs, ops, slugs = captured(lambda x, call=wrapped: call(x), X)
+        assert (result[0][0].item(), result[1]) == expected
+        assert (graphs, ops, slugs) == (1, 1, ["call-skipped-function"])
+        result, graphs, _, slugs = captured(lambda x, call=fn: call(x), X)
+        assert (graphs, slugs, result[1]) == (1, [], True)
+
+    def both(x):
+        return alone[1](alone[0](x * 2)[0]) + alone[0](x)
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(both, backend=counter)
+    for _ in range(3):
+        result = compiled(X)
+        assert [result[0][0].item(), result[1], result[2][0].item(), result[3]] == [21.0, False, 3.0, False]
+    assert counter.frame_count == 2
+
+
 def test_graph_break():
     def f(x):
         x = x + 1

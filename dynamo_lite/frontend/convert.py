@@ -201,6 +201,8 @@ class Region(_eval_frame.Region):
             if skipped is not None:
                 cache.state = _eval_frame.SKIP_ALL if skipped[1] else _eval_frame.SKIP
                 return None
+            if trace_rules.is_called_alone(2):
+                return None
             if not config.capture_pure_python and not side.concerns_torch(code, fn.__globals__, values):
                 if self.strikes.is_last(UNCONCERNED, code):
                     cache.state = _eval_frame.SKIP
