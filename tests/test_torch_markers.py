@@ -103,6 +103,21 @@ def test_is_compiling():
     assert (graphs, ops, slugs) == (1, 1, [])
 
 
+@pytest.mark.parametrize("ask", [torch.compiler.is_compiling, dynamo_lite.is_compiling], ids=["torch", "ours"])
+def test_is_compiling_where_there_are_no_operators(ask):
+    def helper(n):
+        return n + 1 if ask() else n - 1
+
+    class Module(torch.nn.Module):
+        def forward(self):
+            return ask()
+
+    assert captured(lambda: ask())[0] is True
+    assert captured(helper, 1)[0] == 2
+    assert captured(lambda n, x: (helper(n), x), 1, X)[0] == (2, X)
+    assert captured(Module())[0] is True and captured(lambda n: n + 1, 1)[0] == 2
+
+
 def test_mark_dynamic():
     marked = torch.ones(4, 3)
     torch._dynamo.mark_dynamic(marked, 0)

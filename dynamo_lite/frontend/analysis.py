@@ -236,7 +236,8 @@ class Analysis:
         if leave_out is not None:
             leave_out(tr)
         self._check_effects(tr)
-        if tr.graph.is_empty and not tr.effects.mutations and not config.capture_pure_python:
+        is_as_well_eager = tr.graph.is_empty and not tr.effects.mutations and not tr.thread.is_told_of_capture
+        if is_as_well_eager and not config.capture_pure_python:
             return self._eager_entry(tr)
         codegen = Codegen(tr, self.compile_graph)
         return self._commit(tr, codegen.finish(result), False, codegen)
