@@ -6,11 +6,12 @@ Invariant: a call is the same for all runs of its analysis; arguments that are o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import SkipFrame, Unsupported
+from dynamo_lite.exc import SkipFrame, Unsupported, UserFrame
 from dynamo_lite.graph.runtime import AnalysisLog
 from dynamo_lite.guards import ir
 from dynamo_lite.interp.frame import OPS, Frame
@@ -18,10 +19,12 @@ from dynamo_lite.isa.canon import Instr, Op
 from dynamo_lite.isa.lift import lift
 from dynamo_lite.record import FrameRecord
 from dynamo_lite.variables.objects.function import FunctionVariable
+from dynamo_lite.variables.protocol import trace_rules
 from dynamo_lite.variables.protocol.base import MISSING, UNREAD, LazyVariable, VariableTracker, real_object
 from dynamo_lite.variables.protocol.constant import ATOMIC_TYPES
 
 from .finalizers import Rebound, has_mortal_arguments, rebound_arguments
+from .thread_state import line_of
 
 if TYPE_CHECKING:
     from .tracing import Trace
@@ -57,6 +60,7 @@ class Root:
         handlers: those of instructions, with what watches variables of this frame.
         finalized: arguments with a finalizer to which the frame may hold the last references.
         ended_frames: kept if an argument may have a finalizer.
+        returned_at: where the outermost function of the program that has returned did so; only for a backend that leaves changes out.
     """
 
     frame: Frame
@@ -68,12 +72,16 @@ class Root:
         self.handlers: list[Any] = OPS
         self.finalized: list[VariableTracker] = []
         self.ended_frames: list[Frame] | None = None
+        self.returned_at: UserFrame | None = None
         self.model = self._model(tr)
         shared = set() if tr.facts.reads_arguments else self._shared_slots()
         if shared:
             self.handlers = [*OPS]
             for op in (Op.LOAD_FAST, Op.LOAD_FAST_AND_CLEAR):
                 self.handlers[op] = _reading(OPS[op])
+        if tr.effects.keeps_stacks:
+            self.handlers = [*self.handlers]
+            self.handlers[Op.RETURN_VALUE] = _noting_place(OPS[Op.RETURN_VALUE])
         self.handlers = call.log.watched(self.handlers)
         self.arguments = [
             _argument(tr, value, slot, slot in shared) if value is not MISSING else None
@@ -112,6 +120,27 @@ class Root:
 def _argument(tr: Trace, value: object, slot: int, is_shared: bool) -> Any:
     source = tr.source(None, ir.LOCAL, slot)
     return LazyVariable(tr, value, source, **{UNREAD: True}) if is_shared else tr.wrap(value, source)
+
+
+def _noting_place(handler: Any) -> Any:
+    """The handler of an instruction that returns, which takes note of the place if all callers are torch's: of `nn.Module.__call__`."""
+
+    def returns(f: Frame, instr: Instr) -> Any:
+        if _is_of_program(f) and not any(map(_is_of_program, _callers(f))):
+            f.tr.root.returned_at = line_of(f)
+        return handler(f, instr)
+
+    return returns
+
+
+def _callers(f: Frame) -> Iterator[Frame]:
+    while f.parent is not None:
+        f = f.parent
+        yield f
+
+
+def _is_of_program(f: Frame) -> bool:
+    return not trace_rules.is_of_torch(f.globals.value) and not trace_rules.is_internal(f.code)
 
 
 def _reading(handler: Any) -> Any:

@@ -40,6 +40,8 @@ from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 from dynamo_lite.variables.stdlib.printing import LateOutput
 
+from .shown_results import Used, is_in_context, shown
+
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
     from dynamo_lite.guards.ir import GuardNode
@@ -98,6 +100,7 @@ class RefusedChange(NamedTuple):
 
 
 RESULTS_ONLY = "return the new value instead: an exported graph has results only"
+RETURN_ITSELF = "return the tensor or the number itself, and do this outside of what is exported"
 NO_OUTPUT = "give it to a logger, whose messages are left out, or write it outside of what is exported"
 NO_RANDOM_STATE = "draw with torch (torch.rand, torch.randint), or draw outside and pass the number in a tensor"
 
@@ -148,17 +151,25 @@ class _Capture:
         self.gm: GraphModule | None = None
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
+        self.has_run = False
+        self.returned_at: UserFrame | None = None
 
     def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         self.gm, self.inputs = gm, list(example_inputs)
         results, checks = _results(gm)
-        self.outputs = [object() for _ in results]
-        shown = (*self.outputs, *[False for _ in checks])
-        return lambda *args: shown
+        self.outputs = [shown(node) for node in results]
+        given = (*self.outputs, *[False for _ in checks])
+
+        def run(*args: object) -> tuple[Any, ...]:
+            self.has_run = True
+            return given
+
+        return run
 
     def dynamo_lite_leaves_out(self, tr: Trace) -> None:
         """At the end of the capture: drop all changes, and take note of those that results depend on, of this call or of a later one."""
         self.left_out, self.refused, self.changed = [], [], []
+        self.returned_at = tr.root.returned_at
         for vt in tr.effects.mutations:
             if not vt.differs():
                 continue
@@ -187,6 +198,25 @@ class _Capture:
                 lines += format_location(place) if place is not None else []
             lines.append(f"  do:  {advice}")
         return UserError(UserErrorType.ANTI_PATTERN, "\n".join(lines))
+
+    @contextlib.contextmanager
+    def showing(self) -> Iterator[None]:
+        """While the code behind the graph runs: what it does with the graph's results, other than return them, is refused."""
+        self.has_run = False
+        try:
+            yield
+        except Exception as error:
+            if not self.has_run:
+                raise
+            use = error.args[0] if isinstance(error, Used) else f"raises {type(error).__name__}: {error}"
+            raise self.refusal_of_result(
+                f"what the program does with a result of the graph is not in the graph: it {use}"
+            ) from None
+
+    def refusal_of_result(self, message: str, advice: str = RETURN_ITSELF) -> UserError:
+        """The error to raise because of what the program returns."""
+        place = format_location(self.returned_at) if self.returned_at is not None else []
+        return UserError(UserErrorType.INVALID_OUTPUT, "\n".join([message, *place, f"  do:  {advice}"]))
 
     def dynamo_lite_raises(self, exc: Any) -> None:
         """The program raises this: there is nothing to export."""
@@ -287,7 +317,10 @@ def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
     """The captured graph of a call, and the changes that the call would make."""
     capture = _Capture(fn if isinstance(fn, torch.nn.Module) else getattr(fn, "__self__", None))
     with log.recording() as frames:
-        compiled, result, dims, state = call.run(fn, capture)
+        with capture.showing():
+            compiled, result, dims, state = call.run(fn, capture)
+            capture.has_run = True
+            flat, out_spec = pytree.tree_flatten(result)
     if any(change.is_certain for change in capture.refused):
         raise capture.refusal()
     frame = next((f for f in frames if f.guards is not None), None)
@@ -298,7 +331,10 @@ def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
         )
     _check_relations(dims, guards.sizes)
     own = _state_of(fn)
-    module, out_spec = _Assembly(capture, call.stands, state, own, guards.sizes).build(result)
+    if is_in_context(out_spec):
+        message = "what the program returns has a result of the graph outside of the leaves that torch's pytrees give"
+        raise capture.refusal_of_result(message, "let its flatten function give it among the leaves")
+    module = _Assembly(capture, call.stands, state, own, guards.sizes).build(flat)
     bind = _binder(fn)
     equalities = [Equality(places) for places in _by_name(dims).values() if len(places) > 1]
     is_input = _is_argument_of_module if own is not _NO_STATE else _is_argument
@@ -573,8 +609,8 @@ class _Assembly:
         self.by_leaf = {id(leaf): node for leaf, node in reversed(list(zip(leaves, self.inputs, strict=True)))}
         self.attributes: dict[int, Node] = {}
 
-    def build(self, result: object) -> tuple[GraphModule, pytree.TreeSpec]:
-        """The module, and the tree of the result."""
+    def build(self, flat: list[Any]) -> GraphModule:
+        """The module. `flat`: the leaves of the result."""
         known: dict[Node, Node] = {}
         returned: Sequence[Any] = ()
         if self.capture.gm is not None:
@@ -588,10 +624,9 @@ class _Assembly:
                     known[node] = self.graph.node_copy(node, known.__getitem__)
             returned, _ = _results(self.capture.gm)
             self.assert_conditions(known)
-        outputs = {id(shown): known[node] for shown, node in zip(self.capture.outputs, returned, strict=True)}
-        flat, out_spec = pytree.tree_flatten(result)
+        outputs = {id(given): known[node] for given, node in zip(self.capture.outputs, returned, strict=True)}
         self.graph.output([outputs[id(leaf)] if id(leaf) in outputs else self.value(leaf) for leaf in flat])
-        return GraphModule(self.root, self.graph), out_spec
+        return GraphModule(self.root, self.graph)
 
     def assert_conditions(self, known: dict[Node, Node]) -> None:
         """Where the program raises because of data, the graph does."""
@@ -606,11 +641,9 @@ class _Assembly:
         if not isinstance(value, torch.Tensor):
             if value is not None and type(value) not in base_types:
                 name = type(value).__qualname__
-                message = (
-                    f"the result holds a {name}, which is no tensor, no constant and no container that torch's pytrees know\n"
-                    f"  do:  return what is in it, or register {name} by torch.utils._pytree.register_pytree_node"
-                )
-                raise UserError(UserErrorType.INVALID_OUTPUT, message)
+                message = f"the result holds a {name}, which is no tensor, no constant and no container that torch's pytrees know"
+                advice = f"return what is in it, or register {name} by torch.utils._pytree.register_pytree_node"
+                raise self.capture.refusal_of_result(message, advice)
             return value
         if id(value) in self.by_leaf:
             return self.by_leaf[id(value)]

@@ -5,6 +5,7 @@ import linecache
 import logging
 import random
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -480,11 +481,75 @@ class Pair:
 def test_objects_in_the_result_are_refused():
     with pytest.raises(UserError) as info:
         export(lambda x: (x, Pair(x + 1)), torch.ones(3))
-    assert str(info.value) == (
-        "the result holds a Pair, which is no tensor, no constant and no container that torch's pytrees know\n"
-        "  do:  return what is in it, or register Pair by torch.utils._pytree.register_pytree_node"
+    first, place, *_, do = str(info.value).splitlines()
+    assert (
+        first == "the result holds a Pair, which is no tensor, no constant and no container that torch's pytrees know"
     )
+    assert place.startswith(f'  File "{short_path(__file__)}", line ')
+    assert do == "  do:  return what is in it, or register Pair by torch.utils._pytree.register_pytree_node"
     assert export(lambda x: (x + 1).shape, torch.ones(3, 4))(torch.ones(3, 4)) == (3, 4)
+
+
+class WithSize:
+    """Whose size is no leaf of it for pytrees."""
+
+    def __init__(self, x, size):
+        self.x, self.size = x, size
+
+
+torch.utils._pytree.register_pytree_node(
+    WithSize, lambda made: ([made.x], made.size), lambda leaves, size: WithSize(*leaves, size)
+)
+
+
+class Named(torch.nn.Module):
+    def forward(self, x):
+        y = x + 1
+        return {"n": x.size(0), "text": f"{x.size(0)} rows", "y": y}
+
+
+def tagged(x):
+    y = x + 1
+    y.tag = 3
+    return y
+
+
+@pytest.mark.parametrize(
+    ("fn", "does"),
+    [
+        (lambda x: f"{x.size(0)}", "makes a text"),
+        (lambda x: str(x.shape), "makes a text"),
+        (lambda x: f"{x.sum().item():.1f}", "makes a text"),
+        (lambda x: {x.size(0): x}, "makes a key of a dictionary"),
+        (lambda x: range(x.size(0)), "needs the number"),
+        (lambda x: np.sin(x.numpy()), "makes something of it by its attribute"),
+        (lambda x: x.numpy().sum(), "makes something of it by its attribute"),
+        (tagged, "sets its attribute tag"),
+        (lambda x: WithSize(x + 1, x.size(0)), "has a result of the graph outside of the leaves"),
+        (lambda x: WithSize(x + 1, {"n": [x.size(0)]}), "has a result of the graph outside of the leaves"),
+    ],
+)
+def test_what_is_made_of_a_result_behind_the_graph_is_refused(fn, does):
+    with pytest.raises(UserError) as info:
+        export(fn, torch.ones(4), dynamic_shapes={"x": {0: "dynamic"}})
+    assert does in str(info.value).splitlines()[0]
+    assert f'  File "{short_path(__file__)}", line ' in str(info.value)
+
+
+def test_the_error_names_the_return_of_the_module():
+    lines = error_of(Named(), torch.ones(4), dynamic_shapes={"x": {0: "dynamic"}}).splitlines()
+    assert lines[:2] == [
+        "what the program does with a result of the graph is not in the graph: it makes a text",
+        f'  File "{short_path(__file__)}", line {Named.forward.__code__.co_firstlineno + 2}, in forward',
+    ]
+    assert lines[-1] == "  do:  return the tensor or the number itself, and do this outside of what is exported"
+
+
+def test_shapes_in_the_result_vary():
+    exported = export(
+        lambda x: {"s": x.size(), "t": [x.shape[1:]], "n": len(x)}, torch.ones(4, 2), dynamic_shapes=[{0: "dynamic"}]
+    )
+    assert exported(torch.ones(6, 2)) == {"s": (6, 2), "t": [(2,)], "n": 6}
 
 
 def prints(x):
