@@ -94,10 +94,12 @@ class Analysis:
         self.untold: Sequence[BreakRecord] = ()  # at which the version ends that is being made
         self.facts = Facts(leaves_data=call.fn.__code__ in region.strikes.without_data)
         self.artifacts: kept.Artifacts | None = None
+        # A backend that leaves changes out is told of them by the analysis, which a version from the disk would save.
+        self.may_be_kept = kept.is_on() and not hasattr(region.backend, "dynamo_lite_leaves_out")
 
     def entry(self) -> _eval_frame.Entry:
         """An entry for these arguments: one that was kept, else that of an analysis."""
-        return (kept.is_on() and side.holds_elsewhere() and self.from_cache()) or self.run()
+        return (self.may_be_kept and side.holds_elsewhere() and self.from_cache()) or self.run()
 
     def run(self) -> _eval_frame.Entry:
         """Analyse until one run commits; the entry. Raises `Unsupported` under fullgraph."""
@@ -333,7 +335,7 @@ class Analysis:
         self._tell_breaks()
         self.log.changes(tr.effects.mutations)
         self.log.committed(code, lambda: entry.owner.guards)
-        if kept.is_on() and side.holds_elsewhere():
+        if self.may_be_kept and side.holds_elsewhere():
             has_graph = codegen is not None and codegen.graph_call.value is not None
             path = kept.keep(tr, self.region, code, needs_hook, tr.graph if has_graph else None)
             if has_graph and self.artifacts is not None:
@@ -380,7 +382,7 @@ class Analysis:
     def compile_graph(self, graph: Any, version: Any = None) -> Any:
         """Hand a finished graph to the backend; what it made of it, and what to ask when that raises. `version`: the file it is from."""
         self._tell_breaks()
-        self.artifacts = kept.Artifacts(self.record, version) if kept.is_on() else None
+        self.artifacts = kept.Artifacts(self.record, version) if self.may_be_kept else None
         if _eval_frame.program_collects():
             gc_enable()  # backends do as the program does
         try:
