@@ -131,7 +131,7 @@ INSPECTORS = {
         "variables.protocol.base.MISSING", "variables.protocol.trace_rules",
     },
     "report/export.py": {
-        "dynamism.mark_constraints", "graph.passes.checks.CHECKS", "guards.ir", "guards.mirror",
+        "dynamism.mark_constraints", "graph.core.state.STATE_TEXT", "graph.passes.checks.CHECKS", "guards.ir", "guards.mirror",
         "variables.builtin.dict.DictVariable", "variables.objects.traceback_object.TracebackVariable",
         "variables.stdlib.printing.LateOutput",
     },

@@ -12,6 +12,7 @@ from __future__ import annotations
 import _random
 import contextlib
 import copy
+import dataclasses
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from dynamo_lite.api import compile
 from dynamo_lite.config import config
 from dynamo_lite.dynamism.mark_constraints import name_of, refuse_relation, refuse_unequal
 from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
+from dynamo_lite.graph.core.state import STATE_TEXT
 from dynamo_lite.graph.passes.checks import CHECKS
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import GuardFailure, explain_miss, step
@@ -101,6 +103,7 @@ class RefusedChange(NamedTuple):
 
 RESULTS_ONLY = "return the new value instead: an exported graph has results only"
 RETURN_ITSELF = "return the tensor or the number itself, and do this outside of what is exported"
+SET_OUTSIDE = "set it for a block only (with torch.no_grad(), …), or outside of what is exported"
 NO_OUTPUT = "give it to a logger, whose messages are left out, or write it outside of what is exported"
 NO_RANDOM_STATE = "draw with torch (torch.rand, torch.randint), or draw outside and pass the number in a tensor"
 
@@ -153,6 +156,8 @@ class _Capture:
         self.outputs: list[Any] = []
         self.has_run = False
         self.returned_at: UserFrame | None = None
+        self.hangs_on_grad_mode = False
+        self.function: Any = None  # whose frame it was, which may be a wrapper of the one that is exported
 
     def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         self.gm, self.inputs = gm, list(example_inputs)
@@ -170,19 +175,29 @@ class _Capture:
         """At the end of the capture: drop all changes, and take note of those that results depend on, of this call or of a later one."""
         self.left_out, self.refused, self.changed = [], [], []
         self.returned_at = tr.root.returned_at
+        self.hangs_on_grad_mode = tr.state.hangs_on_grad_mode
+        self.function = tr.root.function
         for vt in tr.effects.mutations:
             if not vt.differs():
                 continue
             owner = vt.describe().removesuffix(".__dict__")
             if not _is_attributes(vt):
-                self.refused.append(_change(vt, owner, tr.effects.stacks[id(vt)]))
+                self.refused.append(_change(vt, owner, tr.effects.stacks.get(id(vt), [])))
             elif vt.carries_over() or self._is_of_an_argument(tr, vt.source):
-                self.refused.append(_change(vt, f"attributes of {owner}", tr.effects.stacks[id(vt)]))
+                self.refused.append(_change(vt, f"attributes of {owner}", tr.effects.stacks.get(id(vt), [])))
             else:
                 self.left_out.append(owner)
             if vt.value is not HANDLES:
                 self.changed.append(self._steps(tr, vt.source))
         tr.effects.mutations.clear()
+        for function, args in tr.state.final_changes():
+            stack = next((stack for key, stack in tr.state.places.items() if key == (function, *args[:-1])), [])
+            message = f"the program leaves a setting of torch changed, by {function.__name__}"
+            change = RefusedChange(
+                "", f"{message}, and an exported graph changes none", SET_OUTSIDE, _place_in(stack), is_certain=True
+            )
+            self.refused.append(change)
+            raise self.refusal()  # the code behind the graph would change it
 
     def _is_of_an_argument(self, tr: Trace, source: GuardNode | None) -> bool:
         root = source.root
@@ -240,9 +255,13 @@ class _Capture:
         return steps[::-1]
 
 
+def _place_in(stack: list[UserFrame]) -> UserFrame | None:
+    return next((frame for frame in reversed(stack) if is_of_program(frame.filename)), None)
+
+
 def _change(vt: VariableTracker, owner: str, stack: list[UserFrame]) -> RefusedChange:
     """What is told of the change of an object."""
-    place = next((frame for frame in reversed(stack) if is_of_program(frame.filename)), None)
+    place = _place_in(stack)
     if isinstance(vt, LateOutput):
         function = vt.place.rpartition(": ")[2]
         return RefusedChange(
@@ -335,27 +354,64 @@ def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
         message = "what the program returns has a result of the graph outside of the leaves that torch's pytrees give"
         raise capture.refusal_of_result(message, "let its flatten function give it among the leaves")
     module = _Assembly(capture, call.stands, state, own, guards.sizes).build(flat)
-    bind = _binder(fn)
+    bind = _binder(fn, capture.function)
     equalities = [Equality(places) for places in _by_name(dims).values() if len(places) > 1]
     is_input = _is_argument_of_module if own is not _NO_STATE else _is_argument
     conditions = [guard for guard in guards if not _nodes(guard) or any(map(is_input, _nodes(guard)))]
-    paths = {guard.path for guard in conditions}.union(
+    paths = {guard.path or guard.text for guard in conditions}.union(
         *[_paths_to(n) for g in conditions for n in _nodes(g) if is_input(n)]
     )
+    settings = _settings()
+    follows_grad_mode = not capture.hangs_on_grad_mode and not _has_inner_switch(module)
 
     def check(args: object, kwargs: object, compiled: Any = compiled) -> list[GuardFailure]:
         """`compiled` is kept, because the guards live as long as it does."""
         named = _named(fn, args, kwargs)
-        misses = explain_miss(guards, *bind(args, kwargs))
+        now = _settings()
+        with torch.set_grad_enabled(settings[GRAD_MODE] if follows_grad_mode else now[GRAD_MODE]):
+            misses = explain_miss(guards, *bind(args, kwargs))
         return [
-            *[f for f in misses if f.path in paths],
+            *[_with_settings(f, settings, now) for f in misses if f.path in paths],
             *[failure for equal in equalities for failure in equal.failures(named)],
         ]
 
-    texts = [f"{g.path}: {g.text}" if g.text and g.text not in g.path else g.path for g in conditions if g.text]
+    texts = [
+        f"{g.path}: {g.text}" if g.path and g.text and g.text not in g.path else g.path or g.text
+        for g in conditions
+        if g.text
+    ]
     texts += [str(equal) for equal in equalities]
     exported = Exported(module, call.in_spec, out_spec, texts, frame.specializations, capture.left_out, check)
     return exported, capture
+
+
+GRAD_MODE = "is_grad_enabled()"
+
+
+def _settings() -> dict[str, Any]:
+    """What the guard on torch's global state looks at that programs set, now."""
+    return {
+        GRAD_MODE: torch.is_grad_enabled(),
+        "is_autocast_enabled('cpu')": torch.is_autocast_enabled("cpu"),
+        "is_autocast_enabled('cuda')": torch.is_autocast_enabled("cuda"),
+        "get_default_dtype()": torch.get_default_dtype(),
+        "are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def _with_settings(failure: GuardFailure, then: dict[str, Any], now: dict[str, Any]) -> GuardFailure:
+    """A failure of the guard on all of torch's global state says what is another one than when the function was exported."""
+    names = [name for name in then if then[name] != now[name]]
+    if failure.path != STATE_TEXT or not names:
+        return failure
+    expected, found = (", ".join(f"{name} == {values[name]}" for name in names) for values in (then, now))
+    return dataclasses.replace(failure, expected=f"{expected}, as when it was exported", found=found)
+
+
+def _has_inner_switch(module: GraphModule) -> bool:
+    """Whether a graph inside of the graph sets the grad mode."""
+    inner = [part.graph for part in module.modules() if isinstance(part, GraphModule) and part is not module]
+    return any(node.target is torch._C._set_grad_enabled for graph in inner for node in graph.nodes)
 
 
 def _nodes(guard: Any) -> Sequence[Any]:
@@ -624,9 +680,24 @@ class _Assembly:
                     known[node] = self.graph.node_copy(node, known.__getitem__)
             returned, _ = _results(self.capture.gm)
             self.assert_conditions(known)
+            if not self.capture.hangs_on_grad_mode:
+                self.put_back_grad_mode()
         outputs = {id(given): known[node] for given, node in zip(self.capture.outputs, returned, strict=True)}
         self.graph.output([outputs[id(leaf)] if id(leaf) in outputs else self.value(leaf) for leaf in flat])
         return GraphModule(self.root, self.graph)
+
+    def put_back_grad_mode(self) -> None:
+        """Blocks of `torch.no_grad()` leave the grad mode in which the graph is called, which may be another one than it was made in."""
+        ends = [
+            node
+            for node in self.graph.nodes
+            if node.target is torch._C._set_grad_enabled and node.op == "call_function" and node.args[0] is True
+        ]
+        if ends:
+            with self.graph.inserting_after(self.inputs[-1]) if self.inputs else self.graph.inserting_before():
+                before = self.graph.call_function(torch.is_grad_enabled)
+            for node in ends:
+                node.args = (before,)
 
     def assert_conditions(self, known: dict[Node, Node]) -> None:
         """Where the program raises because of data, the graph does."""
@@ -668,20 +739,19 @@ class _Assembly:
         return self.graph.call_method("size", (self.value(number.owner()), number.dim))
 
 
-def _binder(fn: Any) -> Callable[[Any, Any], tuple[tuple[Any, ...], Any]]:
-    """From arguments to the values of the captured function's variables, and its closure."""
+def _binder(fn: Any, function: Any) -> Callable[[Any, Any], tuple[tuple[Any, ...], Any]]:
+    """From arguments to the values of the variables of the captured function, to which `fn` led, and its closure."""
     if isinstance(fn, torch.nn.Module):
         return lambda args, kwargs: ((fn, args, kwargs), None)
-    function = getattr(fn, "__func__", fn)
-    function = inspect.unwrap(function)
     code = function.__code__
     names = code.co_varnames[
         : code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
     ]
-    receiver = (fn.__self__,) if hasattr(fn, "__self__") else ()
+    is_call_of_object = inspect.getattr_static(type(fn), "__call__", None) is function
+    receiver = (fn,) if is_call_of_object else (fn.__self__,) if hasattr(fn, "__self__") else ()
 
     def bind(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], Any]:
-        bound = inspect.signature(function).bind(*receiver, *args, **kwargs)
+        bound = inspect.signature(function, follow_wrapped=False).bind(*receiver, *args, **kwargs)
         bound.apply_defaults()
         return tuple([bound.arguments[name] for name in names]), function.__closure__
 

@@ -1,5 +1,6 @@
 """`export`: whole graphs that stand by themselves, and the errors where there is none."""
 
+import functools
 import io
 import linecache
 import logging
@@ -10,12 +11,14 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
+from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 import dynamo_lite
 import dynamo_lite.compiler
 from dynamo_lite import export
 from dynamo_lite.exc import Unsupported, UserError
+from dynamo_lite.graph.core.state import STATE_TEXT
 from dynamo_lite.messages import short_path
 from dynamo_lite.testing import differences
 
@@ -550,6 +553,151 @@ def test_shapes_in_the_result_vary():
         lambda x: {"s": x.size(), "t": [x.shape[1:]], "n": len(x)}, torch.ones(4, 2), dynamic_shapes=[{0: "dynamic"}]
     )
     assert exported(torch.ones(6, 2)) == {"s": (6, 2), "t": [(2,)], "n": 6}
+
+
+def leaves_no_grad(x):
+    torch.set_grad_enabled(False)
+    return x + 1
+
+
+def leaves_autocast(x):
+    torch.autocast("cpu", dtype=torch.bfloat16).__enter__()
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "read"),
+    [
+        (leaves_no_grad, torch.is_grad_enabled),
+        (leaves_autocast, torch._C._is_any_autocast_enabled),
+        (lambda x: [torch.set_default_dtype(torch.float64), x + 1][1], torch.get_default_dtype),
+        (lambda x: [torch.use_deterministic_algorithms(True), x][1], torch.are_deterministic_algorithms_enabled),
+        (lambda x: [torch.backends.cuda.enable_flash_sdp(False), x][1], torch.backends.cuda.flash_sdp_enabled),
+    ],
+)
+def test_settings_of_torch_that_are_left_changed_are_refused(fn, read):
+    before = read()
+    with pytest.raises(UserError) as info:
+        export(fn, torch.ones(3))
+    first, place, *_, do = str(info.value).splitlines()
+    assert first.startswith("the program leaves a setting of torch changed, by ")
+    assert place.startswith(f'  File "{short_path(__file__)}", line ')
+    assert do.startswith("  do:  set it for a block only")
+    assert read() == before
+
+
+CURRENT = None
+
+
+def sets_global_for_a_while(x):
+    global CURRENT
+    before, CURRENT = CURRENT, x
+    with torch.device("cpu"):
+        y = CURRENT + torch.ones(3)
+    CURRENT = before
+    return y
+
+
+def test_globals_and_modes_that_are_put_back_are_no_changes():
+    assert torch.equal(export(sets_global_for_a_while, torch.ones(3))(torch.ones(3)), torch.full((3,), 2.0))
+    with pytest.raises(UserError, match="the program changes .*the stack of torch's function modes"):
+        export(lambda x: [torch.set_default_device("cpu"), x + 1][1], torch.ones(3))
+
+
+class Passes(TorchFunctionMode):
+    def __torch_function__(self, fn, types, args=(), kwargs=None):
+        return fn(*args, **(kwargs or {}))
+
+
+WEIGHT = torch.ones(3, requires_grad=True)
+
+
+def asks_for_grad_mode(x):
+    return x * 2 if torch.is_grad_enabled() else x * 3
+
+
+def asks_a_result(x):
+    y = x * WEIGHT
+    return y * 2 if y.requires_grad else y
+
+
+def enables(x):
+    with torch.enable_grad():
+        return x * WEIGHT
+
+
+@pytest.mark.parametrize(
+    ("around", "expected", "found"),
+    [
+        (lambda: torch.autocast("cpu"), "is_autocast_enabled('cpu') == False", "is_autocast_enabled('cpu') == True"),
+        (Passes, "unchanged", "changed"),
+    ],
+)
+def test_settings_of_torch_are_preconditions(around, expected, found):
+    exported = export(lambda x: x * 2, torch.ones(3))
+    assert exported.preconditions[:2] == [STATE_TEXT, "the same modes are active"]
+    with around(), pytest.raises(ValueError, match=r"do not meet the preconditions") as info:
+        exported(torch.ones(3))
+    assert f"expected {expected}" in str(info.value) and str(info.value).endswith(f"found {found}")
+
+
+@pytest.mark.parametrize("fn", [asks_for_grad_mode, asks_a_result, enables])
+def test_the_grad_mode_is_a_precondition_of_what_hangs_on_it(fn):
+    exported = export(fn, torch.ones(3))
+    assert torch.equal(exported(torch.ones(3)), fn(torch.ones(3)))
+    with torch.no_grad(), pytest.raises(ValueError, match=r"expected is_grad_enabled\(\) == True, as when it was exp"):
+        exported(torch.ones(3))
+
+
+def no_grad_in_between(x):
+    with torch.no_grad():
+        y = x * WEIGHT
+    return y * 3 + WEIGHT
+
+
+@torch.no_grad()
+def without_grad(x):
+    return x * WEIGHT
+
+
+@pytest.mark.parametrize("fn", [lambda x: x * WEIGHT, no_grad_in_between, without_grad])
+def test_both_grad_modes_are_fine_where_none_of_it_hangs_on_them(fn):
+    exported = export(fn, torch.ones(3))
+    for enabled in (True, False):
+        with torch.set_grad_enabled(enabled):
+            result, expected = exported(torch.ones(3)), fn(torch.ones(3))
+            assert torch.is_grad_enabled() is enabled
+        assert torch.equal(result, expected) and result.requires_grad is expected.requires_grad
+
+
+def doubling(fn):
+    @functools.wraps(fn)
+    def wrapper(*args, **kwargs):
+        return fn(*args, **kwargs) * 2
+
+    return wrapper
+
+
+class Adds:
+    def __call__(self, x, *, k=1):
+        return x + k
+
+    method = doubling(__call__)
+
+
+@pytest.mark.parametrize("fn", [doubling(lambda x, *, k: x + k), Adds(), Adds().method])
+def test_wrappers_and_objects_that_are_called(fn):
+    exported = export(fn, torch.ones(3), k=2, dynamic_shapes={"x": {0: "dynamic"}})
+    assert torch.equal(exported(torch.ones(5), k=2), fn(torch.ones(5), k=2))
+    with pytest.raises(ValueError, match="expected 2, found 3"):
+        exported(torch.ones(5), k=3)
+
+
+def test_a_second_export_sees_the_changes_too(tmp_path):
+    with dynamo_lite.config.patch(cache=True, cache_dir=str(tmp_path)):
+        for _ in range(2):
+            with pytest.raises(UserError, match="the program changes attributes of self"):
+                export(Counts(), torch.ones(3))
 
 
 def prints(x):

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import grad_mode
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx import Node
 
 from dynamo_lite.backends.regions import bucket_limits
-from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.exc import Unsupported, UserFrame, unsupported
 from dynamo_lite.guards import tensor_class
 from dynamo_lite.guards.tensor_guards import global_state_check, no_modes
 
@@ -145,6 +146,8 @@ _COVERED = frozenset(
     }
 )
 
+STATE_TEXT = "torch's global state (grad mode, autocast, default dtype, ...)"
+
 _DEFAULT_DTYPE = (_C._set_default_dtype,)
 _KNOWN_LATER = (_C._set_grad_enabled, _C._set_default_dtype)
 """Settings that what runs later does not find as they happen to be: nobody changes the second there."""
@@ -183,10 +186,16 @@ class AmbientState(GraphEffect):
         self.writes = False
         self.guarded: set[Any] = set()
         self.grad_mode_uses = 0  # how many times the traced code has asked for it, or set it
+        self.hangs_on_grad_mode = (
+            False  # whether it would be followed otherwise in the other grad mode, `torch.no_grad()` blocks apart
+        )
         self.has_inference = False
         self.has_inference_tensors = False
         self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own
         self._key: Any = None
+        self.places: dict[
+            tuple[Any, ...], list[UserFrame]
+        ] = {}  # where each part was changed last, for a backend that leaves changes out
         self._dtype_step: int | None = None  # when the default dtype was set last
         self._last: tuple[Any, tuple[Any, ...], Any] | None = None
         self._hangs_on: dict[tuple[Any, ...], Any] | None = None  # see `later`
@@ -243,7 +252,7 @@ class AmbientState(GraphEffect):
             return
         self.guarded.add("basics")
         guards = self.builder.tr.guards
-        guards.global_state(global_state_check(), "torch's global state (grad mode, autocast, default dtype, ...)")
+        guards.global_state(global_state_check(), STATE_TEXT)
         around = modes.around() or modes.stack()
         is_bare = not around and modes.fake_mode() is None
         guards.global_state(no_modes if is_bare else _same_modes(around), "the same modes are active")
@@ -253,7 +262,8 @@ class AmbientState(GraphEffect):
 
     def read(self, function: Any, args: tuple[Any, ...]) -> Any:
         """The present value, guarded unless the traced code itself has set it."""
-        self.grad_mode_uses += function is torch.is_grad_enabled
+        if function is torch.is_grad_enabled:
+            self._note_grad_mode(False)
         if function is _C._len_torch_dispatch_stack:
             self.guard_modes()
             return int(modes.fake_mode() is not None)
@@ -279,6 +289,21 @@ class AmbientState(GraphEffect):
             text = f"{function.__name__}({', '.join(map(repr, args))}) == {value!r}"
             self.builder.tr.guards.global_state(self.reading(function, args, value), text)
 
+    def _note_grad_mode(self, enables: bool) -> None:
+        """The traced code asks for the grad mode or sets it. Blocks of `torch.no_grad()`, which put back what they have found, are the same
+        whatever that is, except that there is nothing to see of them where it is off already."""
+        self.grad_mode_uses += 1
+        frame: Any = self.builder.tr.thread.frame
+        is_of_block = frame is not None and frame.code.co_filename == grad_mode.__file__
+        leaves = is_of_block and any(f is not None and f.code.co_name == "__exit__" for f in (frame, frame.parent))
+        is_on = self.initial.get((_C._set_grad_enabled,), torch.is_grad_enabled())
+        self.hangs_on_grad_mode |= not is_of_block or not is_on or (enables and not leaves)
+
+    def tells_grad_mode(self, recorded: bool) -> None:
+        """The traced code asks a tensor of the graph whether it takes part in autograd."""
+        is_on = self.initial.get((_C._set_grad_enabled,), torch.is_grad_enabled())
+        self.hangs_on_grad_mode |= recorded or not is_on
+
     @staticmethod
     def reading(function: Any, args: tuple[Any, ...], value: object) -> Callable[[], bool]:
         """A function that tells whether a part of the state is still `value`."""
@@ -293,7 +318,8 @@ class AmbientState(GraphEffect):
 
     def write(self, function: Any, args: tuple[Any, ...]) -> None:
         """Carry out a change, for the rest of the trace and in the graph."""
-        self.grad_mode_uses += function is _C._set_grad_enabled
+        if function is _C._set_grad_enabled:
+            self._note_grad_mode(args[-1] is not False)
         setting = SETTINGS[function]
         if len(args) != setting.n_keys + 1:
             unsupported("grad-mode", f"{function.__name__}{args}")
@@ -306,6 +332,7 @@ class AmbientState(GraphEffect):
             self.initial[key] = before
         self._note(key, before)
         value = args[-1]
+        self._note_place(key)
         if key == _DEFAULT_DTYPE:
             self._dtype_step = self.builder.tr.thread.failing_step()
         try:
@@ -331,9 +358,14 @@ class AmbientState(GraphEffect):
             node = builder.add("call_function", key[0], (*key[1:], value))
             self._last = (node, key, before)
 
+    def _note_place(self, key: tuple[Any, ...]) -> None:
+        if self.builder.tr.effects.keeps_stacks:
+            self.places[key] = self.builder.tr.thread.user_stack()
+
     def nest(self, change: int) -> None:
         """Enter (1) or leave (-1) an autocast region. The depth of the process changes when the graph runs."""
         self.guard_modes()
+        self._note_place((_NESTING[change],))
         self.nesting += change
         self.writes = True
         self.builder.add("call_function", _NESTING[change])
@@ -408,6 +440,7 @@ class AmbientState(GraphEffect):
 
     def enter_inference(self, enabled: bool) -> Any:
         """Enter an inference mode; its node."""
+        self.hangs_on_grad_mode = True
         if not self.has_inference:
             self.has_inference = True
             self._guard(torch.is_inference_mode_enabled, (), torch.is_inference_mode_enabled())

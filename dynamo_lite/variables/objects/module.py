@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import ABSENT, LIBRARIES
-from dynamo_lite.variables.protocol.base import Children, Plain, VariableTracker, held_items, is_lazy, missing_from
+from dynamo_lite.variables.protocol.base import (
+    MISSING,
+    Children,
+    Plain,
+    VariableTracker,
+    held_items,
+    is_lazy,
+    missing_from,
+    stands_for,
+)
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.descr import generic_getattr, type_attribute, type_lookup
 from dynamo_lite.variables.protocol.dispatch import builtin, method
@@ -86,6 +95,12 @@ class GlobalsNamespace(VariableTracker):
         tr.expect(node)
         found = self.loaded[name] = tr.wrap(self.value[name], node)
         return found
+
+    def differs(self) -> bool:
+        return any(
+            name in self.value if vt is None else not stands_for(vt, self.value.get(name, MISSING))
+            for name, vt in self.stored.items()
+        )
 
     def store(self, tx: Frame, name: str, value: VariableTracker) -> None:
         """STORE_GLOBAL."""

@@ -117,6 +117,12 @@ class FunctionModeStack(VariableTracker):
     def children(self) -> Any:
         return self.modes
 
+    def describe(self) -> str:
+        return "the stack of torch's function modes"
+
+    def differs(self) -> bool:
+        return self.modes != self.around
+
     def emit_update(self, cg: Codegen) -> None:
         kept = 0
         while self.around[kept : kept + 1] == self.modes[kept : kept + 1] and kept < len(self.around):

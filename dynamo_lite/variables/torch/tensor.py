@@ -578,7 +578,7 @@ def metadata(self: TensorVariable, value: object, method: str, *args: Any) -> Va
 
 for _type in "cpu cuda ipu maia meta mps mtia vulkan xla xpu".split():
     _meta_getter(f"is_{_type}", lambda meta, kind=_type: meta.device.type == kind)
-for _name in ("dtype", "device", "layout", "ndim", "requires_grad"):
+for _name in ("dtype", "device", "layout", "ndim"):
     _meta_getter(_name, operator.attrgetter(_name))
 _meta_getter("itemsize", lambda meta: meta.dtype.itemsize)
 for _name in ("is_sparse", "is_sparse_csr", "is_mkldnn", "is_quantized", "is_nested"):
@@ -613,8 +613,20 @@ def _own_source(tx: Frame, self: TensorVariable, name: str) -> ir.GuardNode:
     return tx.tr.source(self.source, ir.CALL, _READS[name])
 
 
+def _tell_grad_mode(tx: Frame, self: TensorVariable) -> None:
+    if self.source is None:
+        tx.tr.state.tells_grad_mode(self.proxy.meta.requires_grad)
+
+
+@_getter("requires_grad")
+def tensor_requires_grad(tx: Frame, self: TensorVariable) -> VariableTracker:
+    _tell_grad_mode(tx, self)
+    return ConstantVariable(self.proxy.meta.requires_grad)
+
+
 @_getter("is_leaf")
 def tensor_is_leaf(tx: Frame, self: TensorVariable) -> VariableTracker:
+    _tell_grad_mode(tx, self)
     if self.source is not None and not self.proxy.meta.live:
         tx.tr.guard(_own_source(tx, self, "is_leaf"), ir.IS, is_leaf_of(self.value))
     return ConstantVariable(_is_leaf(self))
@@ -631,6 +643,7 @@ def _is_leaf(self: TensorVariable) -> bool:
 @_getter("grad_fn", "_grad_fn")
 def tensor_grad_fn(tx: Frame, self: TensorVariable) -> VariableTracker:
     """Known where it is None; a node of the autograd graph exists only when the graph runs."""
+    _tell_grad_mode(tx, self)
     meta = self.proxy.meta
     if not meta.requires_grad:
         return ConstantVariable(None)
