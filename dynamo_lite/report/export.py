@@ -78,7 +78,9 @@ class Exported:
         failures = self.check(args, kwargs)
         if failures:
             raise ValueError("the inputs do not meet the preconditions:\n" + "\n".join(f"  {f}" for f in failures))
-        return pytree.tree_unflatten(self.graph_module(*leaves), self.out_spec)
+        # torch.fx's own call would print the code of the graph where an assertion of the program fails.
+        results = torch.nn.Module.__call__(self.graph_module, *leaves)
+        return pytree.tree_unflatten(results, self.out_spec)
 
 
 logger = logging.getLogger("dynamo_lite")
@@ -617,7 +619,10 @@ def _pairs(value: Any, spec: Any, path: Path) -> list[tuple[Path, torch.Tensor, 
         return [(path, value, spec)]
     keys = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, Sequence) else None
     if keys is None:
-        message = f"dynamic_shapes has sizes for {_text_of(path)}, which is no tensor but a {type(value).__name__}"
+        message = (
+            f"dynamic_shapes has sizes for {_text_of(path)}, which is no tensor but of type {type(value).__name__}, "
+            "and a constant of the graph\n  do:  leave it out of dynamic_shapes, or pass a number that varies in a tensor"
+        )
         raise UserError(UserErrorType.INVALID_INPUT, message)
     chosen = spec if isinstance(spec, Mapping) else dict(enumerate(spec))
     return [pair for key in keys if key in chosen for pair in _pairs(value[key], chosen[key], (*path, key))]
@@ -628,6 +633,9 @@ def _text_of(path: Path) -> str:
 
 
 def _mark(tensor: torch.Tensor, dim: int, wanted: Any, path: Path) -> None:
+    if not -tensor.ndim <= dim < tensor.ndim:
+        message = f"dynamic_shapes has a size for {name_of(dim, _text_of(path))}, which has {tensor.ndim} dimensions"
+        raise UserError(UserErrorType.INVALID_INPUT, message)
     if hasattr(wanted, "root"):
         message = (
             f"{name_of(dim, _text_of(path))} is given the derived Dim {wanted.__name__}, which is not supported\n"
@@ -640,6 +648,12 @@ def _mark(tensor: torch.Tensor, dim: int, wanted: Any, path: Path) -> None:
     if hint == "AUTO":
         markers.maybe_mark_dynamic(tensor, dim)
         return
+    if type(tensor.shape[dim]) is int and tensor.shape[dim] < 2:
+        message = (
+            f"{name_of(dim, _text_of(path))} is to vary, but is {tensor.shape[dim]} in the example, and sizes of 0 and 1 are constants\n"
+            "  do:  give an example in which it is 2 or more, or say Dim.AUTO or None"
+        )
+        raise UserError(UserErrorType.INVALID_INPUT, message)
     low, high = getattr(wanted, "min", None), getattr(wanted, "max", None)
     low = low if type(low) is int and low > 2 else None
     markers.mark_dynamic(tensor, dim, min=low, max=high if type(high) is int else None)

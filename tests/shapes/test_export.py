@@ -420,7 +420,7 @@ def raises_for_data(x):
     return x + 1
 
 
-def test_where_the_program_raises_the_graph_does():
+def test_where_the_program_raises_the_graph_does(capsys):
     exported = export(raises_for_data, torch.ones(3))
     assert torch.equal(exported(torch.arange(3.0)), torch.arange(3.0) + 1)
     line = raises_for_data.__code__.co_firstlineno + 1
@@ -428,6 +428,7 @@ def test_where_the_program_raises_the_graph_does():
         RuntimeError, match=rf'raises at\nFile "{short_path(__file__)}", line {line}, in raises_for_data\nif x.sum'
     ):
         exported(torch.full((3,), 50.0))
+    assert capsys.readouterr().err == ""
 
 
 def cut(x, n):
@@ -785,6 +786,15 @@ def test_a_named_size_that_is_made_equal_to_a_constant():
     )
 
 
+@pytest.mark.parametrize("spec", ["dynamic", Dim("n"), Dim.DYNAMIC])
+def test_examples_of_sizes_that_cannot_vary(spec):
+    for n in (0, 1):
+        assert error_of(lambda x: x + 1, torch.ones(n), dynamic_shapes={"x": {0: spec}}) == (
+            f"dimension 0 of x is to vary, but is {n} in the example, and sizes of 0 and 1 are constants\n"
+            "  do:  give an example in which it is 2 or more, or say Dim.AUTO or None"
+        )
+
+
 def test_promises_about_sizes():
     def fn(x):
         return x * 2 if x.shape[0] == 3 else x
@@ -795,6 +805,8 @@ def test_promises_about_sizes():
     assert [str(s).split(",")[0] for s in exported.specializations] == ["x.size(0) = 3"]
     with pytest.raises(UserError, match="dynamic_shapes names 'z'; the arguments are x"):
         export(fn, torch.ones(3), dynamic_shapes={"z": {0: "dynamic"}})
-    with pytest.raises(UserError, match="has sizes for k, which is no tensor but a int"):
+    with pytest.raises(
+        UserError, match="has sizes for k, which is no tensor but of type int, and a constant of the graph"
+    ):
         export(lambda x, k: x * k, torch.ones(3), 2, dynamic_shapes={"k": {0: "dynamic"}})
     assert dynamo_lite.export is export
