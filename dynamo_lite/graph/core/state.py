@@ -186,16 +186,14 @@ class AmbientState(GraphEffect):
         self.writes = False
         self.guarded: set[Any] = set()
         self.grad_mode_uses = 0  # how many times the traced code has asked for it, or set it
-        self.hangs_on_grad_mode = (
-            False  # whether it would be followed otherwise in the other grad mode, `torch.no_grad()` blocks apart
-        )
+        # whether it would be followed otherwise in the other grad mode, `torch.no_grad()` blocks apart
+        self.hangs_on_grad_mode = False
         self.has_inference = False
         self.has_inference_tensors = False
         self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own
         self._key: Any = None
-        self.places: dict[
-            tuple[Any, ...], list[UserFrame]
-        ] = {}  # where each part was changed last, for a backend that leaves changes out
+        # where each part was changed last, for a backend that leaves changes out
+        self.places: dict[tuple[Any, ...], list[UserFrame]] = {}
         self._dtype_step: int | None = None  # when the default dtype was set last
         self._last: tuple[Any, tuple[Any, ...], Any] | None = None
         self._hangs_on: dict[tuple[Any, ...], Any] | None = None  # see `later`
