@@ -26,7 +26,7 @@ def program():
         x = (x @ x).sin() * constant
         x = (x @ x).cos() * constant
         x = (x @ x).tanh() + constant
-        return (x @ x).exp() - x.sum(0) * constant
+        return (x @ x).sigmoid() - x.sum(0) * constant
 
     return f
 

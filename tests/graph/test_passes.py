@@ -26,13 +26,13 @@ ORDER = [
     "gradients",  # of the results of which others are made
     "outputs",  # makes results
     "versions",  # of the results that have been made
-    "modes",
     "assigned",
     "leaves",
     "data",
     "backward",  # not about results whose gradients are used up
     "hooks",
     "random",
+    "modes",  # around all that call torch functions
     "wrappers",
     "fakes",  # outermost
 ]

@@ -381,7 +381,7 @@ class TestChecks:
 
             return type_errors(lambda: A.a.__set__(B(), 3), lambda: A.a.__get__(B()))
 
-        same(program, breaks=["call-c-function", "class-definition"])
+        same(program, breaks=["class-definition"])
 
     def test_class_methods_of_builtin_types(self):
         def program():

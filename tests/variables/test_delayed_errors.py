@@ -335,7 +335,7 @@ def test_bars():
 
     try:
         assert outcome(f, make)[1] == ["caught"]
-        check(f, make, breaks=["call-print"])
+        check(f, make, breaks=["call-print", "del-finalizer"])
     finally:
         for bar in bars:
             bar.disable = True  # it would raise when it dies

@@ -7,13 +7,14 @@ graph.
 
 from __future__ import annotations
 
+from types import WrapperDescriptorType
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.dynamism.dynamic_shapes import is_data, may_vary
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core.arguments import MODELS, SCALAR_TYPES, Packing, packs
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.typeobject import module_of, name_of, qualname_of
+from dynamo_lite.isa.typeobject import lookup, module_of, name_of, qualname_of
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.slice import RangeVariable, SliceVariable
@@ -38,8 +39,9 @@ def pack_constant(packing: Packing, vt: ConstantVariable) -> Any:
 
 @packs(AtomVariable)
 def pack_atom(packing: Packing, vt: AtomVariable) -> Any:
-    """torch reads the number or text past the methods of the class."""
-    if packing.exact:
+    """torch reads the number or text past the methods of the class, but asks the object for `__torch_function__` before."""
+    is_asked = type(lookup(vt.cls, "__getattribute__")) is not WrapperDescriptorType or lookup(vt.cls, "__getattr__")
+    if packing.exact or is_asked:
         unsupported("graph-argument-type", f"{module_of(vt.cls)}.{qualname_of(vt.cls)}")
     return packing.constant(vt.atom)
 
