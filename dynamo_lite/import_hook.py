@@ -15,7 +15,8 @@ from typing import Any
 
 
 def when_imported(name: str, then: Callable[[ModuleType], Any]) -> Callable[[], None]:
-    """Call `then(module)` once the module of this name is there. Returns a function that calls this off."""
+    """Call `then(module)` once the module of this name is there; one that is half imported counts as there. Returns a function that calls
+    this off."""
     loaded = sys.modules.get(name)
     if loaded is not None:
         then(loaded)

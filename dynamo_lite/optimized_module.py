@@ -57,12 +57,12 @@ class OptimizedModule:
         return self._dynamo_lite_original
 
     def __getattribute__(self, name: str) -> Any:
+        # Names of this class are found here, those of every module by what `self` is, so that `m.eval()` is `m`, and all others by
+        # `__getattr__`: only there is the original asked. Asked here, the program's own `__getattr__` would run twice.
         if name in _OURS:
             return object.__getattribute__(self, name)
         if name not in _OF_EVERY_MODULE:
-            raise AttributeError(
-                name
-            )  # now `__getattr__` is called, which would be called as well if the original had no such attribute
+            raise AttributeError(name)
         original = object.__getattribute__(self, "_dynamo_lite_original")
         if type(original).__getattribute__ is object.__getattribute__:
             return object.__getattribute__(self, name)
@@ -72,7 +72,7 @@ class OptimizedModule:
 
     def __getattr__(self, name: str) -> Any:
         # The program's own methods run with the original as `self`, as `forward` does: what they do to the class, to slots, or to tables
-        # with `self` as a key is seen there. What every module has stays with this one: `m.eval()` is `m`.
+        # with `self` as a key is seen there.
         return getattr(object.__getattribute__(self, "_dynamo_lite_original"), name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -107,8 +107,10 @@ class OptimizedModule:
 
 
 SLOTS = ("_dynamo_lite_original", "_dynamo_lite_rebuild", "_dynamo_lite_call", "_dynamo_lite_forward")
-_OURS = frozenset((*vars(OptimizedModule), *SLOTS, "__dict__", "__call__", "forward"))
-_OF_EVERY_MODULE = frozenset(dir(Module))
+# What a class has that its instances are asked for by mistake; those of the wrapper's class are none of the original.
+_OF_CLASSES = {"__annotations__", "__slots__", "__weakref__"}
+_OURS = frozenset((*vars(OptimizedModule), *SLOTS, "__dict__", "__call__", "forward")) - _OF_CLASSES
+_OF_EVERY_MODULE = frozenset(dir(Module)) - _OF_CLASSES
 
 
 class _WithSlots(OptimizedModule):

@@ -1237,3 +1237,15 @@ def test_a_modules_own_getattribute_is_asked_for_what_every_module_has():
     assert list(compiled.state_dict()) == ["weight", "bias"]
     assert compiled.eval() is compiled and not module.training
     assert list(compiled.parameters()) == list(module.parameters())
+
+
+def test_names_of_the_class_of_a_compiled_module_are_the_originals():
+    class Scaled(torch.nn.Module):
+        scale: int
+
+        def forward(self, x):
+            return x
+
+    compiled = dynamo_lite.compile(Scaled(), backend="eager")
+    assert list(compiled.__annotations__) == ["scale"]
+    assert not hasattr(compiled, "__slots__")

@@ -92,8 +92,6 @@ def test_modules_compiled_before_torchs_compiler_is_imported():
     text = """
     compiled = dynamo_lite.compile(Net(), backend="eager")
     compiled(torch.ones(1, 4))
-    import importlib.util
-    importlib.util.find_spec("torch.distributed.checkpoint.state_dict")
     from torch._dynamo import OptimizedModule
     compiled.eval()
     print(isinstance(compiled, OptimizedModule), isinstance(compiled, Net), compiled.__class__ is Net, bool(compiled), compiled.training)
@@ -101,6 +99,18 @@ def test_modules_compiled_before_torchs_compiler_is_imported():
     print(compiled(torch.ones(1, 4)).shape[0], any(type(f).__module__.startswith("dynamo_lite") for f in sys.meta_path))
     """
     assert run(SETUP + textwrap.dedent(text)) == ["True", "True", "True", "True", "False", "1", "False"]
+
+
+def test_a_question_for_a_module_does_not_import_it():
+    """`find_spec` of a module that is waited for; the names are expected when it is imported."""
+    text = """
+    import importlib.util
+    compiled = dynamo_lite.compile(Net(), backend="eager")
+    print(importlib.util.find_spec("torch.distributed.checkpoint.state_dict") is not None)
+    import torch.distributed.checkpoint.state_dict as state_dicts
+    print(state_dicts._get_fqns(compiled, "linear.weight"))
+    """
+    assert run(SETUP + textwrap.dedent(text)) == ["True", "{'linear.weight'}"]
 
 
 def lightning_module(pl):

@@ -201,7 +201,7 @@ class Region(_eval_frame.Region):
             if skipped is not None:
                 cache.state = _eval_frame.SKIP_ALL if skipped[1] else _eval_frame.SKIP
                 return None
-            if trace_rules.is_called_alone(2):
+            if trace_rules.is_called_by_its_wrapper(2):
                 return None
             if not config.capture_pure_python and not side.concerns_torch(code, fn.__globals__, values):
                 if self.strikes.is_last(UNCONCERNED, code):

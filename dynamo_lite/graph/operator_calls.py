@@ -71,7 +71,8 @@ class OperatorCalls:
         self.on_write = [passes[i] for i in ON_WRITE]
         self.on_node = [passes[i] for i in ON_NODE]
         self.cut = builder.tr.facts.cut  # the node before which the graph has to end, and why
-        self.written: list[TensorValue] = []
+        self.written: list[TensorValue] = []  # all tensors that were given to operators which may write
+        self.changed: list[TensorValue] = []  # those that were written to, as far as that is known
         self.memos = DataMemos(builder)
 
     def call(self, tx: Frame, op: str, target: object, args: list[Any], kwargs: Any = None, memo: bool = True) -> Any:
@@ -225,7 +226,9 @@ class OperatorCalls:
             self._refuse_writes(target, [value for value, _ in changed], any(v.meta.requires_grad for v in tensors))
         suspected = tensors if may_write(target, fx_kwargs) else []
         self.written += suspected
-        self.memos.forget([value for value, _ in changed] or suspected)
+        values_changed = [value for value, _ in changed] or suspected
+        self.changed += values_changed
+        self.memos.forget(values_changed)
         self._refuse_detach(target, tensors)
         if changes:
             check_changes(tensors, changes)

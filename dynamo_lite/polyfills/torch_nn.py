@@ -17,4 +17,4 @@ def one_hot(tensor: Any, num_classes: int | None, arange: Callable[..., Any]) ->
         raise RuntimeError("Class values must be non-negative.")
     if num_classes is not None and (tensor >= n).any():
         raise RuntimeError("Class values must be smaller than num_classes.")
-    return (tensor.unsqueeze(-1) == arange(n, device=tensor.device)).long()
+    return (tensor.contiguous().unsqueeze(-1) == arange(n, device=tensor.device)).long()

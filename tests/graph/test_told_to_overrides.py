@@ -212,3 +212,41 @@ def test_a_comparison_that_one_class_declines():
 
 def test_a_leaf_of_a_subclass():
     run_both(lambda t: (t.is_leaf, t.grad_fn, t.sin()), lambda: (torch.ones(2).as_subclass(Own).requires_grad_(),))
+
+
+def refuses_to_be_set(x):
+    try:
+        x.ndim = 3
+    except AttributeError:
+        return x + 1
+
+
+def sets_a_shape(x):
+    x.shape = (3,)
+
+
+def sets_an_imaginary_part(x):
+    x.imag = torch.ones(2)
+
+
+def sets_a_real_part(x):
+    x.real = torch.zeros(2)
+    return x + 1
+
+
+@pytest.mark.parametrize("fn", [refuses_to_be_set, sets_a_shape, sets_an_imaginary_part, sets_a_real_part])
+@pytest.mark.parametrize("cls", [torch.Tensor, Told])
+def test_writes_about_which_torch_asks_nobody(fn, cls, caplog):
+    def result(call):
+        log = []
+        with Listening() if cls is torch.Tensor else contextlib.nullcontext():
+            Told.log.clear()
+            try:
+                call(torch.ones(2).as_subclass(cls))
+            except Exception as error:
+                log.append((type(error), str(error)))
+            return log, [entry[0] for entry in Told.log]
+
+    caplog.set_level("WARNING", "dynamo_lite")
+    assert result(dynamo_lite.compile(fn, backend="eager")) == result(fn)
+    assert "failed on" not in caplog.text

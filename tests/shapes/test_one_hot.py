@@ -40,3 +40,14 @@ def test_other_tensors_are_left_to_the_operator():
     for x in (torch.tensor([], dtype=torch.int64), torch.tensor([1], dtype=torch.int32), torch.tensor([1.0])):
         for n in (3, -1):
             assert same(*(outcome(f, x, torch.tensor(n)) for f in (compiled, PROGRAMS["an item"])))
+
+
+def test_the_result_lies_in_memory_as_that_of_the_operator():
+    x = torch.tensor([[0, 1, 2], [3, 1, 0]]).t()
+    for name, fn in PROGRAMS.items():
+        if name == "what the classes need":
+            continue
+        found = dynamo_lite.compile(lambda x, n, fn=fn: fn(x, n).view(-1), backend="eager", fullgraph=True)(
+            x, torch.tensor(4)
+        )
+        assert torch.equal(found, fn(x, torch.tensor(4)).view(-1))

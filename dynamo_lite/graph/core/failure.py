@@ -137,11 +137,12 @@ class GraphFailure:
             code = traceback.tb_frame.f_code
             name = ORIGINS.get(code.co_filename, {}).get(traceback.tb_lineno - code.co_firstlineno)
             traceback = traceback.tb_next
-        if self.lowered is None:
-            names = {node.name: i for i, node in enumerate(self.gm.graph.nodes)}
-        else:
-            names = {n.name: i for n, i in zip(self.lowered.module.graph.nodes, self.lowered.origins, strict=True)}
-        return names.get(name) if name is not None else None
+        if name is None:
+            return None
+        given = self.gm if self.lowered is None else self.lowered.module
+        numbers = range(len(given.graph.nodes)) if self.lowered is None else self.lowered.origins
+        # not strict: the backend may have changed what it was given
+        return next((i for node, i in zip(given.graph.nodes, numbers, strict=False) if node.name == name), None)
 
     def _trace(self, last: int, error: Exception, args: tuple[Any, ...]) -> str | None:
         """The reason why the frame can't start again when the node number `last` raised this; None if nothing has changed."""
@@ -188,7 +189,7 @@ class GraphFailure:
 
 class LeftByTrace(NamedTuple):
     """The lasting change of a graph (None: there is none), the node that made it, and the devices from whose generators the graph has
-    drawn. `refused`: the class of the error that the last node raises on fake tensors, when nothing has changed. Schemas tell what is
+    drawn. `refused`: the class of the error that the last node raises on fakes as well; nothing has changed then. Schemas tell what is
     written; `Tensor._version` does not: some operators write part of their data and then raise, which counts nothing."""
 
     reason: str | None
@@ -346,7 +347,7 @@ class _Watch(TorchDispatchMode):
         self.read: set[int] = set()
         self.node = 0
         self.is_last = False
-        # whether the last node has called an operator that may write since it is the one that raises
+        # whether the last node has called an operator that may write, which is taken for the one that raised
         self.has_written = False
         self.random_devices: dict[torch.device, None] = {}
 

@@ -105,7 +105,7 @@ class Lowered:
     def parts(self) -> Iterator[tuple[GraphModule, Sequence[int]]]:
         """Both halves; for each of their nodes, the number of the node of the whole up to which operators have run when it raises."""
         yield self.module, self.origins
-        yield self.host_module, [0] * len(self.host_module.graph.nodes)  # none has, yet
+        yield self.host_module, [0] * len(self.host_module.graph.nodes)  # none has yet: node 0 is a placeholder
 
     def __call__(self, *args: Any) -> Any:
         numbers = self.host(*args)

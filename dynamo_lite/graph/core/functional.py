@@ -175,12 +175,15 @@ def apply_function(
 
 
 def _keep(ctx: Any, values: Any, n_saved: int | None) -> None:
-    ctx.save_for_backward(*values[: n_saved or 0])
-    ctx.others = values[n_saved or 0 :]
+    """Save the first of the values and keep the others as an attribute."""
+    n = 0 if n_saved is None else n_saved
+    ctx.save_for_backward(*values[:n])
+    ctx.others = values[n:]
 
 
 def _kept(ctx: Any, n_saved: int | None) -> tuple[Any, ...]:
-    """What a context keeps. To read what it has saved is an error after that was freed, also where it was nothing."""
+    """What a context keeps: what it has saved, then the others. To read what it has saved, be it nothing, is an error after that was
+    freed."""
     return (*(() if n_saved is None else ctx.saved_tensors), *ctx.others)
 
 
@@ -212,7 +215,7 @@ def apply_transformable(
         known = {"input": inputs, "output": output}
         saved = [known[kind][i] if kind in known else next(rest) for kind, i in sources]
         _keep(ctx, saved, n_saved)
-        ctx.save_for_forward(*saved[: n_saved or 0])
+        ctx.save_for_forward(*saved[: 0 if n_saved is None else n_saved])
         ctx.mark_non_differentiable(*[output[i] for i in not_differentiable], *output[n:])
 
     def run_backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:

@@ -154,7 +154,9 @@ _KNOWN_LATER = (_C._set_grad_enabled, _C._set_default_dtype)
 
 
 def another(value: object) -> Any:
-    """Another value that a setting may have, None for those settings that have names as values."""
+    """Another value that a setting may have; None if none is known."""
+    if isinstance(value, str):
+        return _OTHER_NAMES.get(value)
     if isinstance(value, bool):
         return not value
     if isinstance(value, torch.dtype):
@@ -163,6 +165,9 @@ def another(value: object) -> Any:
         return (not value[0], *value[1:])
     return value[::-1] if isinstance(value, list) and len(value) > 1 else None
 
+
+_OTHER_NAMES = {"highest": "high", "high": "highest", "medium": "high"}
+"""Precisions of products → another one."""
 
 _AUTOCAST_DEVICES = ("cpu", "cuda")
 
@@ -328,6 +333,10 @@ class AmbientState(GraphEffect):
         if key not in self.initial:
             self._guard(setting.read, args[:-1], before)
             self.initial[key] = before
+        if self._hangs_on is not None and another(before) is None:
+            unsupported(
+                "grad-mode", f"what runs later sets {function.__name__}, for whose state of then nothing is known"
+            )
         self._note(key, before)
         value = args[-1]
         self._note_place(key)

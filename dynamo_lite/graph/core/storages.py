@@ -106,7 +106,7 @@ def is_data(node: Node) -> bool:
 def is_written_since(builder: GraphBuilder, values: Iterable[TensorValue], n: int) -> bool:
     """Whether an operator behind the first `n` changes of the graph may have written to the memory of these values. Inputs in other memory
     count as unchanged as long as their memory is another one in each call."""
-    memories = {origin(value) for value in builder.operators.written[n:]}
+    memories = {origin(value) for value in builder.operators.changed[n:]}
     read = {origin(value) for value in values}
     if any(map(is_of_an_input, memories)) and any(map(is_of_an_input, read)):
         builder.passes.inputs.are_apart = True

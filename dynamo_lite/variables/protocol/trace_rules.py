@@ -195,19 +195,19 @@ _WITH_SETTINGS = ("torch._dynamo.external_utils", "wrap_dunder_call_ctx_manager.
 _UNABLE = ("optimizer <class 'torch.optim.", "don't trace into fused optimizer")
 
 
-def _is_alone(code: types.CodeType, globals_: dict[str, Any]) -> bool:
+_WRAPPER = ("torch._dynamo.external_utils", "get_nonrecursive_disable_wrapper.<locals>.nonrecursive_disable_wrapper")
+
+
+def _wraps_disabled(code: types.CodeType, globals_: dict[str, Any]) -> bool:
     """True for the code that calls what `torch.compiler.disable(recursive=False)` was given."""
-    return (globals_.get("__name__"), _qualified_name(code)) == _ALONE
+    return (globals_.get("__name__"), _qualified_name(code)) == _WRAPPER
 
 
-def is_called_alone(depth: int) -> bool:
-    """Whether the call that a function at this depth decides about is that of a function which torch was told to disable by itself: torch
-    marks the wrapper, and leaves alone what is called from there."""
+def is_called_by_its_wrapper(depth: int) -> bool:
+    """Whether a function which torch was told to disable by itself is being called: torch marks the wrapper, and leaves alone what is
+    called from there. `depth` is that of the callback of the hook, counted from the caller of this function: below it is who calls."""
     caller = sys._getframe(depth).f_back  # None for what a thread begins with
-    return caller is not None and _is_alone(caller.f_code, caller.f_globals)
-
-
-_ALONE = ("torch._dynamo.external_utils", "get_nonrecursive_disable_wrapper.<locals>.nonrecursive_disable_wrapper")
+    return caller is not None and _wraps_disabled(caller.f_code, caller.f_globals)
 
 
 def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[str, bool] | None:
@@ -216,7 +216,7 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
     top = module.partition(".")[0]
     if is_internal(code):
         return "part of the engine", False  # what it calls may end the region, which must not come back
-    if code in markers.SKIPPED_CODES or _is_alone(code, globals_):
+    if code in markers.SKIPPED_CODES or _wraps_disabled(code, globals_):
         return "marked to be skipped", False
     if top in SKIPPED_MODULES or (_is_skipped_torch(module) and not module.startswith(_CALLS_MODULES)):
         return f"module {module}", True

@@ -172,7 +172,8 @@ class Overrides:
         return bool(self.stack.modes) and not self.ignores_modes
 
     def overloaded(self, function: object, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """The arguments whose classes torch names in a call, which it asks after the mode."""
+        """The arguments whose classes torch names in a call. It asks these after the mode; plain tensors, which only a mode hears of, are
+        never asked."""
         if self.ignores_subclasses and not self.has_mode:
             return []
         if not kwargs and is_method_of_tensors(function):
@@ -221,9 +222,7 @@ class Overrides:
     ) -> Any:
         classes = TupleVariable([tx.tr.type_of(tx, vt) for vt in overloaded])
         packed = [function, classes, TupleVariable(list(args))]
-        if (
-            kwargs
-        ):  # torch's C code passes none otherwise; the Python function `handle_torch_function` passes an empty dict
+        if kwargs:  # torch's C code passes none otherwise; the Python function `handle_torch_function`, an empty dict
             packed.append(_dict(tx, kwargs))
         if self.has_mode:
             with self.without_innermost_mode() as mode:
@@ -302,7 +301,7 @@ class Overrides:
         return self._accessor(tx, function, args) is not None
 
     def _accessor(self, tx: Frame, function: types.MethodWrapperType, args: list[Any]) -> VariableTracker | None:
-        if not self.applies(function, args, {}):
+        if told(function, _kinds(args), self.has_mode) is None or not self.applies(function, args, {}):
             return None
         return self.dispatch(tx, tx.tr.build_constant_object(announced(tx, function, args)), args, {})
 

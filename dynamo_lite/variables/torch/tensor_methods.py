@@ -146,7 +146,8 @@ def tensor_is_coalesced(tx: Frame, self: TensorVariable) -> VariableTracker:
 @method(T.is_inference)
 def tensor_is_inference(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None:
-        return tx.tr.wrap(is_inference_of(self.value), tx.tr.source(self.source, ir.CALL, is_inference_of))
+        read = T.is_inference if tx.tr.overrides is None else is_inference_of
+        return tx.tr.wrap(is_inference_of(self.value), tx.tr.source(self.source, ir.CALL, read))
     if tx.tr.state.has_inference or tx.tr.state.has_inference_tensors:
         return unsupported("tensor-attribute", "Tensor.is_inference of a tensor made in the graph")
     return ConstantVariable(tx.tr.state.read(torch.is_inference_mode_enabled, ()))

@@ -68,7 +68,8 @@ def follow_later(tx: Frame, follow: Callable[[Frame], list[CapturedBody]]) -> li
     """Follow bodies that will run in another state of torch than that of now. What they set is in their graphs even where it is so now.
 
     If they read or set a part of the state, they are followed once more with another value of it. What they set alike both times is meant;
-    where they set what they have found, the graph puts back what it finds. Anything else that differs is a break."""
+    where they set what they have found, the graph puts back what it finds. Anything else that differs is a break. What only hangs on the
+    state by the dtype of a result under autocast is not seen."""
     state = tx.tr.state
     with state.later() as found:
         captured = follow(tx)
@@ -95,16 +96,15 @@ def _check_left(found: dict[tuple[Any, ...], Any]) -> None:
 
 def _put_back(tx: Frame, one: CapturedBody, two: CapturedBody, found: dict[Any, Any], others: dict[Any, Any]) -> None:
     """Have both bodies read at their beginning what each sets to what it has found."""
-    pairs = list(zip(one.body.graph.nodes, two.body.graph.nodes, strict=False))
+    pairs = list(
+        zip(one.body.graph.nodes, two.body.graph.nodes, strict=False)
+    )  # where they differ, their signatures do
     nodes: dict[Any, tuple[Node, Node]] = {}
     for first, second in pairs:
         key = (first.target, *first.args[:-1])
         if first.target is not second.target or first.target not in SETTINGS or first.args == second.args:
             continue
-        if (*key, found.get(key)) == (first.target, *first.args) and (*key, others.get(key)) == (
-            second.target,
-            *second.args,
-        ):
+        if first.args == (*key[1:], found.get(key)) and second.args == (*key[1:], others.get(key)):
             if key not in nodes:
                 nodes[key] = _reading(tx, one, key), _reading(tx, two, key)
             for node, read in zip((first, second), nodes[key], strict=True):

@@ -28,7 +28,7 @@ _one_hot = torch._C._nn.one_hot
 def call_one_hot(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
     """The operator itself, unless it would need a number that the graph does not know."""
     named = dict(zip(("self", "num_classes"), args, strict=False), **kwargs)
-    tensor, n = named.pop("input", named.get("self")), named.get("num_classes")
+    tensor, n = named.pop("input", named.get("self")), named.get("num_classes")  # it has both names
     is_inferred = n is None or is_none(n) or (isinstance(n, ConstantVariable) and n.value == -1)
     if not isinstance(tensor, TensorVariable) or not (is_inferred or is_from_data(n)) or not _is_plain(tx, tensor):
         return tx.tr.graph.call(tx, "call_function", _one_hot, list(args), kwargs)
@@ -37,6 +37,7 @@ def call_one_hot(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -
 
 
 def _is_plain(tx: Frame, tensor: TensorVariable) -> bool:
+    """Whether the tensor is one that the operator takes. An empty one has no largest class."""
     meta = tensor.proxy.meta
     is_there = all(type(size) is int and size > 0 or type(size) is torch.SymInt for size in meta.shape)
     return has_numbers(tx) and tensor.cls is torch.Tensor and meta.dtype is torch.int64 and is_there

@@ -386,7 +386,7 @@ class PullbackVariable(VariableTracker):
     def __init__(self, tx: Frame, made: Derivative, results: list[Any]) -> None:
         self.made = made
         self.values = [vt.proxy for vt in (*made.given.leaves, *results)] + made.lifted
-        self.n = len(tx.tr.graph.operators.written)
+        self.n = len(tx.tr.graph.operators.changed)
 
     def python_type(self) -> type:
         return _FUNCTION_TYPE

@@ -2,7 +2,8 @@
 
 Input: a function, and what kind of object stands at each position of its call. Output: the function that overrides see, the positions whose
 classes they see, and whether a TypeError of theirs is the operator's NotImplemented. torch itself is asked, with samples; answers are kept.
-Invariant: no sample has data that anybody else sees, and no operator runs on one: who is asked answers with an argument.
+Invariant: no sample has data that anybody else sees. Who is asked answers with an argument; a function that asks nobody raises, or runs on
+a sample.
 Mirrors `torch/csrc/utils/python_arg_parser.cpp` (`handle_torch_function`, `handle_torch_function_getter`),
 `torch/csrc/autograd/python_variable.cpp` and the generated `python_variable_methods.cpp`.
 """
@@ -83,27 +84,39 @@ class _Plain(torch.Tensor):
     __torch_function__ = _C._disabled_torch_function_impl
 
 
+@functools.cache
+def _class_of_sample(kind: str, listener: type, position: int) -> type:
+    """The class of samples of a kind, another one for each position."""
+    bases: dict[str, tuple[type, ...]] = {"tensor": (listener, torch.Tensor), "object": (listener,), "plain": (_Plain,)}
+    return type(f"_Sample{position}", bases[kind], {})
+
+
 def _samples(kinds: tuple[str, ...], listener: type) -> list[Any]:
     """Operands of such kinds, each of a class of its own."""
     with _C.DisableTorchFunctionSubclass():
         tensor = torch.zeros(1)
-        samples: dict[str, Callable[[], Any]] = {
-            "tensor": lambda: tensor.as_subclass(type("_Tensor", (listener, torch.Tensor), {})),
-            "object": lambda: type("_Object", (listener,), {})(),
-            "plain": lambda: tensor.as_subclass(type("_Plain", (_Plain,), {})),
-            "number": lambda: 0,
-        }
-        return [samples[kind]() for kind in kinds]
+        found: list[Any] = []
+        for position, kind in enumerate(kinds):
+            cls = int if kind == "number" else _class_of_sample(kind, listener, position)
+            found.append(tensor.as_subclass(cls) if kind in ("tensor", "plain") else cls())
+        return found
 
 
-def _type_error_of(function: Callable[..., Any], samples: list[Any], in_mode: bool) -> TypeError | None:
-    """The TypeError of a call, in which the samples and perhaps a mode are asked."""
+def _error_of(function: Callable[..., Any], samples: list[Any], in_mode: bool) -> Exception | None:
+    """The error of a call, in which the samples and perhaps a mode are asked."""
     try:
         with _C._EnableTorchFunction(), _ListenerMode() if in_mode else contextlib.nullcontext():
             function(*samples)
-    except TypeError as error:
-        return error
+    except Exception as error:
+        return error.with_traceback(None)
     return None
+
+
+def _asks_nobody(function: Callable[..., Any]) -> bool:
+    """Whether it writes or deletes an attribute past all overrides: `THPVariable_set_real` and `THPVariable_set_imag`, which nothing may
+    delete."""
+    is_write = type(function) is types.MethodWrapperType and function.__name__ in ("__set__", "__delete__")
+    return is_write and function.__self__.__name__ in ("real", "imag")
 
 
 def _overrides(kinds: tuple[str, ...]) -> bool:
@@ -112,13 +125,17 @@ def _overrides(kinds: tuple[str, ...]) -> bool:
 
 @functools.cache
 def told(function: Callable[..., Any], kinds: tuple[str, ...], in_mode: bool) -> Told | None:
-    """What overrides see of a call with arguments of such kinds, in a mode or without. None if torch takes no such arguments."""
+    """What overrides see of a call with arguments of such kinds, in a mode or without. None if torch takes no such arguments, or asks
+    nobody."""
+    if _asks_nobody(function):
+        return None
     samples = _samples(kinds, _Listener)
     _Listener.first = None
-    error = _type_error_of(function, samples, in_mode or not _overrides(kinds))
-    if error is not None or _Listener.first is None:
+    error = _error_of(function, samples, in_mode or not _overrides(kinds))
+    first, _Listener.first = _Listener.first, None
+    if error is not None or first is None:
         return None
-    public, classes = _Listener.first
+    public, classes = first
     return Told(public, frozenset(i for i, sample in enumerate(samples) if type(sample) in classes))
 
 
@@ -134,5 +151,5 @@ def declines_by_type_error(function: Callable[..., Any], kinds: tuple[str, ...])
     raises none if it is a comparison for which something else answers."""
     if not _overrides(kinds):  # a mode raised it
         kinds = tuple("tensor" if kind == "plain" else kind for kind in kinds)
-    error = _type_error_of(function, _samples(kinds, _Refuses), False)
+    error = _error_of(function, _samples(kinds, _Refuses), False)
     return error is None or error.args != (_Refuses,)
