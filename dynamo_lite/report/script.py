@@ -118,9 +118,7 @@ def _script(target: str) -> tuple[types.CodeType, types.ModuleType]:
             spec = importlib.machinery.PathFinder.find_spec("__main__", [path])
             if spec is None:
                 raise NoScript(
-                    f"can't find '__main__' module in {os.path.abspath(path)!r}"
-                    if os.path.exists(path)
-                    else _NO_FILE.format(path)
+                    f"can't find '__main__' module in {path!r}" if os.path.exists(path) else _NO_FILE.format(path)
                 )
             return _code_of(spec, module)
         with io.open_code(path) as file:

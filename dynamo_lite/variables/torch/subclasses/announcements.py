@@ -87,7 +87,12 @@ class _Plain(torch.Tensor):
 @functools.cache
 def _class_of_sample(kind: str, listener: type, position: int) -> type:
     """The class of samples of a kind, another one for each position."""
-    bases: dict[str, tuple[type, ...]] = {"tensor": (listener, torch.Tensor), "object": (listener,), "plain": (_Plain,)}
+    bases: dict[str, tuple[type, ...]] = {
+        "tensor": (listener, torch.Tensor),
+        "object": (listener,),
+        "plain": (_Plain,),
+        "number": (int,),
+    }
     return type(f"_Sample{position}", bases[kind], {})
 
 
@@ -95,11 +100,8 @@ def _samples(kinds: tuple[str, ...], listener: type) -> list[Any]:
     """Operands of such kinds, each of a class of its own."""
     with _C.DisableTorchFunctionSubclass():
         tensor = torch.zeros(1)
-        found: list[Any] = []
-        for position, kind in enumerate(kinds):
-            cls = int if kind == "number" else _class_of_sample(kind, listener, position)
-            found.append(tensor.as_subclass(cls) if kind in ("tensor", "plain") else cls())
-        return found
+        classes = [_class_of_sample(kind, listener, position) for position, kind in enumerate(kinds)]
+        return [tensor.as_subclass(cls) if issubclass(cls, torch.Tensor) else cls() for cls in classes]
 
 
 def _error_of(function: Callable[..., Any], samples: list[Any], in_mode: bool) -> Exception | None:
