@@ -44,6 +44,7 @@ from .core.float_inputs import Lowered
 from .core.saved_tensors import closed, see_every_operator
 from .core.state import is_one_fake_mode
 from .logs.compile_log import CompileLog
+from .passes.output_aliasing import COMPUTES
 from .serialized import (  # noqa: F401
     FINDERS,
     GUARD_FORMS,
@@ -212,6 +213,8 @@ def compile_graph(
     `kept`: what earlier processes have compiled of it."""
     gm = graph.finish()
     protect = _protector(graph, gm)
+    if not getattr(backend, COMPUTES, True):
+        protect = _as_it_is
     record = GraphRecord(
         records.next_graph_id(),
         graph.op_count,
@@ -305,6 +308,11 @@ def _protector(graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule) -> W
     if sizes.asserts:
         sizes.require_undoable(gm, graph.example_inputs(), functools.partial(_wrapped, _wrappers(graph)))
     return functools.partial(_wrapped, _wrappers(graph))
+
+
+def _as_it_is(compiled: Compiled) -> Compiled:
+    """What a backend returns that computes nothing: there are no tensors around which anything could be done."""
+    return compiled
 
 
 def _wrappers(graph: GraphBuilder | StoredGraph) -> list[Wrapper]:

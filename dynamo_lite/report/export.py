@@ -146,6 +146,7 @@ class _Capture:
     """
 
     dynamo_lite_floats = "numbers"
+    dynamo_lite_computes = False
     dynamo_lite_ignores = _Changes.dynamo_lite_ignores
 
     def __init__(self, owner: Any) -> None:

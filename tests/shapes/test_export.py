@@ -451,6 +451,59 @@ def test_globals_are_as_they_were(monkeypatch):
     assert torch.equal(exported(torch.ones(3)), torch.full((3,), 2.0))
 
 
+def filled(x):
+    y = torch.zeros(3)
+    y[0] = x[0]
+    return y
+
+
+def added_to_if(x):
+    y = x * 2
+    if x.sum() > 6:
+        y.add_(1)
+    return y
+
+
+def changed_view(x):
+    y = x * 2
+    y[1:].add_(1)
+    return y, y[1:]
+
+
+def parts_of_a_result(x):
+    y = x * WEIGHT
+    return y, *y.unbind(0)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        filled,
+        added_to_if,
+        changed_view,
+        parts_of_a_result,
+        lambda x: (x * 2).add_(1),
+        lambda x: torch.nn.functional.relu(x - 2, inplace=True),
+        lambda x: torch.zeros(3).scatter_(0, torch.tensor([1]), x[:1]),
+        lambda x: torch.empty(3).copy_(x),
+        lambda x: torch.add(x, 1, out=torch.zeros(3)),
+        lambda x: (x * 2).unsqueeze_(0),
+        lambda x: (x * torch.ones(2, 3)).t_(),
+        lambda x: torch.zeros(3).resize_(2).fill_(x[0]),
+        lambda x: (x.data, x + 1),
+        lambda x: (x.detach(), (x * WEIGHT).detach(), x * WEIGHT),
+        lambda x: (x * 2, (x * 2).detach()),
+    ],
+)
+def test_results_that_are_written_in_place_or_share_memory(fn):
+    exported = export(fn, torch.ones(3))
+    for x in (torch.ones(3), torch.arange(3.0) + 2):
+        expected = fn(x)
+        assert not list(differences(expected, exported(x)))
+    several, made = (result if type(result) is tuple else (result,) for result in (expected, exported(x)))
+    assert [t._version for t in made] == [t._version for t in several]
+
+
 def test_messages_are_left_out():
     logger = logging.getLogger("a program")
 
