@@ -328,6 +328,14 @@ def test_which_results_are_the_same(forward, backend):
     assert repr(gradient(dynamo_lite.compile(f, backend=backend, fullgraph=True))) == repr(gradient(f))
 
 
+def test_which_inputs_need_gradients_in_either_grad_mode():
+    scaled = function(lambda ctx, a: a * (2 if ctx.needs_input_grad[0] else 3), doubled)
+    for enabled in (True, False):
+        for needs in (True, False):
+            with torch.set_grad_enabled(enabled):
+                check(lambda a: (scaled(a), scaled(a * P[0])), x(needs))
+
+
 LOG = []
 
 

@@ -695,6 +695,33 @@ def test_settings_of_torch_are_preconditions(around, expected, found):
     assert f"expected {expected}" in str(info.value) and str(info.value).endswith(f"found {found}")
 
 
+class AsksWhatItNeeds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * (2 if ctx.needs_input_grad[0] else 3)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 7
+
+
+def branches_on_data(x):
+    y = x * WEIGHT
+    return y.sin() if y.sum() > 0 else y.cos()
+
+
+@pytest.mark.parametrize(
+    "fn", [lambda x: AsksWhatItNeeds.apply(x * WEIGHT), lambda x: AsksWhatItNeeds.apply(WEIGHT), branches_on_data]
+)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_grad_mode_is_a_precondition_of_what_the_analysis_decides_by_it(fn, enabled):
+    with torch.set_grad_enabled(enabled):
+        exported = export(fn, torch.ones(3))
+        assert not list(differences(fn(torch.ones(3)), exported(torch.ones(3))))
+    with torch.set_grad_enabled(not enabled), pytest.raises(ValueError, match=r"expected is_grad_enabled\(\) == "):
+        exported(torch.ones(3))
+
+
 @pytest.mark.parametrize("fn", [asks_for_grad_mode, asks_a_result, enables])
 def test_the_grad_mode_is_a_precondition_of_what_hangs_on_it(fn):
     exported = export(fn, torch.ones(3))

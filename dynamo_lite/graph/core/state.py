@@ -307,6 +307,13 @@ class AmbientState(GraphEffect):
         is_on = self.initial.get((_C._set_grad_enabled,), torch.is_grad_enabled())
         self.hangs_on_grad_mode |= recorded or not is_on
 
+    def records(self, needs: bool = True) -> bool:
+        """Whether autograd records now, for a model that does something else where it does. `needs`: whether any tensor in question needs
+        gradients."""
+        is_recorded = needs and torch.is_grad_enabled()
+        self.tells_grad_mode(is_recorded)
+        return is_recorded
+
     @staticmethod
     def reading(function: Any, args: tuple[Any, ...], value: object) -> Callable[[], bool]:
         """A function that tells whether a part of the state is still `value`."""

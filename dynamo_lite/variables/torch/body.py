@@ -501,7 +501,7 @@ def constants(*values: Any) -> list[Any]:
 def detached(tx: Frame, fakes: list[Any], requires_grad: bool) -> list[Any]:
     """Fakes of the operator's results, which may include ints. The operator is one node of autograd."""
     graph = tx.tr.graph
-    wanted = requires_grad and torch.is_grad_enabled()
+    wanted = tx.tr.state.records(requires_grad)
     results = []
     for fake in fakes:
         if not isinstance(fake, torch.Tensor):

@@ -79,8 +79,9 @@ def function_apply(
     if cls.is_python_constant() and is_allowed_in_graph(cls.as_python_constant()):
         return call_allowed(tx, functional.application(cls.as_python_constant()), list(args), kwargs)
     call = ApplyCall(tx, cls, list(args), kwargs)
+    needs = any(map(_needs_grad, call.inputs))
     grad = torch.is_grad_enabled()
-    if grad and any(map(_needs_grad, call.inputs)):
+    if tx.tr.state.records(needs):
         return apply_with_gradients(tx, call)
     context = call.new_context()
     if grad:
@@ -143,8 +144,7 @@ class ApplyCall:
 
     def new_context(self) -> VariableTracker:
         """The `ctx` of this call."""
-        wanted = torch.is_grad_enabled()
-        flags = TupleVariable([ConstantVariable(wanted and _needs_grad(value)) for value in self.inputs])
+        flags = TupleVariable([ConstantVariable(_needs_grad(value)) for value in self.inputs])  # in any grad mode
         return self.tx.call(self.tx.tr.build_constant_object(Context), [flags])
 
     def forward(self, context: VariableTracker) -> VariableTracker:

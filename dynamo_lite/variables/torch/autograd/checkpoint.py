@@ -85,6 +85,7 @@ def checkpoint_call(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> Vari
         unsupported(BREAK, "checkpoint with options that it refuses")
     if is_reentrant and not needs_grad([a.proxy for a in args if isinstance(a, TensorVariable)]):
         return _without_gradients(tx, function, list(args))
+    tx.tr.state.tells_grad_mode(is_reentrant)
     if not torch.is_grad_enabled():
         return tx.call(function, list(args), kwargs)
     captured = capture(tx, function, list(args), kwargs, only_calls=True)
@@ -105,7 +106,7 @@ def checkpoint_call(tx: Frame, function: Any, *args: Any, **kwargs: Any) -> Vari
 def _without_gradients(tx: Frame, function: Any, args: list[Any]) -> VariableTracker:
     """A reentrant checkpoint none of whose arguments needs a gradient: torch warns, and runs the function without gradients."""
     tx.call(tx.tr.build_constant_object(check_backward_validity), [TupleVariable(args)])
-    grad = torch.is_grad_enabled()
+    grad = tx.tr.state.records()
     if grad:
         tx.tr.state.write(_SET_GRAD, (False,))
     try:

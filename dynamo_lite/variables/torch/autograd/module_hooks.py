@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch.utils.hooks import BackwardHook
 
 from dynamo_lite.exc import Unsupported, unsupported
@@ -79,7 +78,7 @@ def setup_input_hook(tx: Frame, self: BackwardHookVariable, args: VariableTracke
     """`BackwardHook.setup_input_hook`. Without gradients it only notes how many arguments there are."""
     items = tx.tr.unpack(tx, args)
     self.n_args = len(items)
-    if not _are_tracked(items):
+    if not _are_tracked(tx, items):
         self.tp_setattro(tx, "n_inputs", ConstantVariable(len(items)))
         return args
     made = _through(tx, self, module_hooks.arguments, items, len(items))
@@ -92,14 +91,14 @@ def setup_output_hook(tx: Frame, self: BackwardHookVariable, args: VariableTrack
     """`BackwardHook.setup_output_hook`."""
     is_tuple = issubclass(args.python_type(), tuple)
     items = tx.tr.unpack(tx, args) if is_tuple else [args]
-    if not _are_tracked(items):
+    if not _are_tracked(tx, items):
         return args
     made = _through(tx, self, module_hooks.results, items, self.n_args, len(items))
     return TupleVariable(made, args.python_type()) if is_tuple else made[0]
 
 
-def _are_tracked(items: list[VariableTracker]) -> bool:
-    return torch.is_grad_enabled() and any(isinstance(i, TensorVariable) and i.proxy.meta.requires_grad for i in items)
+def _are_tracked(tx: Frame, items: list[VariableTracker]) -> bool:
+    return tx.tr.state.records(any(isinstance(i, TensorVariable) and i.proxy.meta.requires_grad for i in items))
 
 
 def _through(

@@ -227,7 +227,7 @@ class _Fork:
                 )
         expect_of_mode(one for results in branches.results for one in results)
         inputs = [v for v in branches.lifted if isinstance(v, TensorValue) and v.meta.requires_grad]
-        if not inputs or not torch.is_grad_enabled():
+        if not tx.tr.state.records(bool(inputs)):
             return
         if any(body.is_random for body in self.bodies):
             unsupported(SLUG, "random numbers, which `torch.cond` draws once more for the gradient")

@@ -167,7 +167,7 @@ class DataLoop:
         if len(set(map(id, items))) < len(items):
             unsupported(SLUG, "a loop that data end with two names of one tensor")
         captured = [self._test(items), self._turn(items, carried)]
-        if torch.is_grad_enabled() and needs_grad([*captured[1].lifted, *[vt.proxy for vt in items]]):
+        if tx.tr.state.records(needs_grad([*captured[1].lifted, *[vt.proxy for vt in items]])):
             unsupported(SLUG, "a loop that data end with gradients")
 
         def fakes(results: list[Any], modules: list[GraphModule], lifted: list[Any]) -> list[Any]:

@@ -90,7 +90,7 @@ def _captured(tx: Frame, function: VariableTracker, query: TensorVariable, with_
         fakes = [torch.empty((), dtype=torch.int32, device=meta.device) for _ in range(4)]
         if with_score:
             score = torch.empty((), dtype=meta.dtype, device=meta.device)
-            fakes.insert(0, score.requires_grad_(meta.requires_grad and torch.is_grad_enabled()))
+            fakes.insert(0, score.requires_grad_(tx.tr.state.records(meta.requires_grad)))
     body, args = body_with(tx, fakes, "vmap")  # the operator calls it for all indices at once
     with _indexing_by_tensors(tx):
         captured = capture(tx, function, args, body=body)

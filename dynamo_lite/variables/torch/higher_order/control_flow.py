@@ -324,7 +324,7 @@ def associative_scan(
     slices = [*_slices(tx, items), *_slices(tx, items)]
     body, args = body_with(tx, slices)
     captured = capture(tx, combine_fn, [*args, *tx.tr.unpack(tx, additional_inputs)], body=body)
-    if torch.is_grad_enabled() and needs_grad([*[item.proxy for item in items], *_lifted([captured])]):
+    if tx.tr.state.records(needs_grad([*[item.proxy for item in items], *_lifted([captured])])):
         return tx.call(tx.tr.build_constant_object(_scan_by_pairs), [combine_fn, xs, additional_inputs])
 
     def results(outs: list[Any], modules: list[GraphModule], lifted: list[Any]) -> list[Any]:

@@ -444,7 +444,7 @@ class LinearizedVariable(PullbackVariable):
 @models(torch.func.linearize)
 def call_linearize(tx: Frame, func: VariableTracker, *primals: VariableTracker) -> VariableTracker:
     made = _by_all(tx, func, primals, None, "jvp")
-    if torch.is_grad_enabled() and needs_grad([leaf.proxy for leaf in made.given.leaves] + made.lifted):
+    if tx.tr.state.records(needs_grad([leaf.proxy for leaf in made.given.leaves] + made.lifted)):
         unsupported(BREAK, "linearize with gradients")
     made.check_repeatable("linearize")
     results = made.run(tx)

@@ -113,23 +113,23 @@ def call_custom_function(tx: Frame, autograd_function: object, *args: Any, **kwa
     return function_apply(tx, autograd_function, *args, **kwargs)
 
 
-def _without_gradients(name: str, *values: Any) -> None:
+def _without_gradients(tx: Frame, name: str, *values: Any) -> None:
     """Break for a call whose results raise in a backward pass, so that the operator itself raises there."""
     tensors = [v.proxy for v in values if isinstance(v, TensorVariable)]
-    if torch.is_grad_enabled() and needs_grad(tensors):
+    if tx.tr.state.records(needs_grad(tensors)):
         unsupported(WITHOUT_MODEL, f"{name} of tensors that require gradients, of which it has none")
 
 
 @operator_model("trace_wrapped", FOLLOWED, "an argument requires gradients")
 def call_trace_wrapped(tx: Frame, *args: Any, fn: VariableTracker, **kwargs: Any) -> VariableTracker:
-    _without_gradients("trace_wrapped", *args)
+    _without_gradients(tx, "trace_wrapped", *args)
     return tx.call(fn, list(args), kwargs)
 
 
 @operator_model("run_const_graph", FOLLOWED, "an argument requires gradients")
 def call_const_graph(tx: Frame, graph: Any, args: Any) -> VariableTracker:
     items = tx.tr.unpack(tx, args)
-    _without_gradients("run_const_graph", *items)
+    _without_gradients(tx, "run_const_graph", *items)
     return tx.call(graph, items)
 
 
@@ -155,7 +155,7 @@ def _region(
     module = captured.module(lifted)
     results = captured.body.run(module, lifted)
     inputs = [graph.propagator.fake_of(value) for value in lifted if hasattr(value, "meta")]
-    with_grad = torch.is_grad_enabled() and needs_grad(lifted)
+    with_grad = tx.tr.state.records(needs_grad(lifted))
     is_like_operator = all(r.requires_grad == with_grad for r in results) and not shares_memory(results, inputs)
     if not captured.leaves or not is_like_operator or (with_grad and not takes_gradients):
         return tx.call(fn, args)
