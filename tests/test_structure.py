@@ -131,10 +131,11 @@ INSPECTORS = {
         "variables.protocol.base.MISSING", "variables.protocol.trace_rules",
     },
     "report/export.py": {
-        "dynamism.mark_constraints", "graph.core.state.STATE_TEXT", "graph.passes.checks.CHECKS", "guards.ir", "guards.mirror",
+        "dynamism.mark_constraints", "graph.core.state", "graph.passes.checks.CHECKS", "guards.ir", "guards.mirror",
         "variables.builtin.dict.DictVariable", "variables.objects.traceback_object.TracebackVariable",
-        "variables.stdlib.printing.LateOutput",
+        "variables.stdlib.printing.LateOutput", "variables.torch.data.extremes.ExtremeChoice",
     },
+    "report/export_shapes.py": {"dynamism.mark_constraints", "guards.mirror"},
     "report/forecast.py": {
         "interp.ops", "isa", "isa.canon.TERMINAL", "isa.flow.side_that_goes_on", "variables.protocol.dispatch.HANDLERS",
     },

@@ -615,6 +615,16 @@ def _explain_check(guard: Guard, value: object) -> tuple[str, str]:
     return wanted, text
 
 
+def demand_of(guard: Guard) -> str:
+    """What a guard demands of its values, in the words in which its failures tell it."""
+    if guard.kind == ir.TENSOR:
+        return text_of_spec(guard.arg)
+    kind, arg = _plain_check(guard)
+    if arg is None and guard.kind in ir.FIRM:
+        return "an object that is gone"
+    return guard.text or kind_texts()[kind][0](None, arg)
+
+
 _DEMANDS_ONE = (ir.IS, ir.TYPE_IS, ir.EQUALS)
 
 

@@ -13,15 +13,15 @@ import _random
 import contextlib
 import copy
 import dataclasses
+import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.export import Dim
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import base_types
 from torch.nn.utils.stateless import _reparametrize_module
@@ -30,19 +30,21 @@ from torch.utils import _pytree as pytree
 from dynamo_lite import markers
 from dynamo_lite.api import compile
 from dynamo_lite.config import config
-from dynamo_lite.dynamism.mark_constraints import name_of, refuse_relation, refuse_unequal
+from dynamo_lite.dynamism.mark_constraints import spoken_path
 from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
-from dynamo_lite.graph.core.state import STATE_TEXT
+from dynamo_lite.graph.core.state import STATE_TEXT, runs_protected
 from dynamo_lite.graph.passes.checks import CHECKS
 from dynamo_lite.guards import ir
-from dynamo_lite.guards.mirror import GuardFailure, explain_miss, step
+from dynamo_lite.guards.mirror import GuardFailure, demand_of, explain_miss, step
 from dynamo_lite.messages import is_of_program
 from dynamo_lite.record import Specialization, log
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 from dynamo_lite.variables.stdlib.printing import LateOutput
+from dynamo_lite.variables.torch.data.extremes import ExtremeChoice
 
-from .shown_results import Used, is_in_context, shown
+from .export_shapes import Equality, InputPlace, by_name, check_relations, marked, named, takes_any_keywords
+from .shown_results import DECIDES, Used, is_in_context, shown
 
 if TYPE_CHECKING:
     from dynamo_lite.frontend.tracing import Trace
@@ -55,8 +57,9 @@ class Exported:
     """The result of `export`. Calling it checks the trees and the preconditions, and runs the graph.
 
     `graph_module` takes the leaves of `((args), kwargs)` in the order of `in_spec` and returns those of the result in the order of
-    `out_spec`; parameters, buffers and other tensors are its attributes. `preconditions` are the guards on the inputs as text,
-    `specializations` say which line made constants of numbers.
+    `out_spec`; parameters, buffers and other tensors are its attributes. `preconditions` are the conditions on the inputs as text,
+    `specializations` say which line made constants of numbers. `settings`: those of torch that the graph changes for a while;
+    `has_any_keywords`: whether the program sees in which order keyword arguments are given.
     """
 
     graph_module: GraphModule
@@ -66,21 +69,44 @@ class Exported:
     specializations: list[Specialization]
     left_out: list[str]
     check: Callable[..., list[GuardFailure]]
+    settings: tuple[Any, ...] = ()
+    has_any_keywords: bool = False
 
     @property
     def graph(self) -> Graph:
         return self.graph_module.graph
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, spec = pytree.tree_flatten((args, kwargs))
+        positional, keywords = self.in_spec.children()
+        if not self.has_any_keywords:
+            kwargs = _in_order(kwargs, keywords, deep=False)
+        # The guards look at the order of keys where the program does.
+        given = tuple(map(_in_order, args, positional.children())) if len(args) == positional.num_children else args
+        leaves, spec = pytree.tree_flatten((given, _in_order(kwargs, keywords)))
         if spec != self.in_spec:
             raise ValueError(f"the inputs have another structure: expected {self.in_spec}, got {spec}")
         failures = self.check(args, kwargs)
         if failures:
             raise ValueError("the inputs do not meet the preconditions:\n" + "\n".join(f"  {f}" for f in failures))
         # torch.fx's own call would print the code of the graph where an assertion of the program fails.
-        results = torch.nn.Module.__call__(self.graph_module, *leaves)
+        run = functools.partial(torch.nn.Module.__call__, self.graph_module)
+        results = runs_protected(self.settings, run, leaves)
         return pytree.tree_unflatten(results, self.out_spec)
+
+
+def _in_order(value: Any, spec: pytree.TreeSpec, deep: bool = True) -> Any:
+    """The same containers, with the keys of dicts in the order of the example; those that have other keys as they are."""
+    children = spec.children()
+    if type(value) is not spec.type or spec.type not in (dict, list, tuple) or len(value) != len(children):
+        return value
+    if spec.type is not dict:
+        return spec.type(map(_in_order, value, children))
+    if set(value) != set(spec.context):
+        return value
+    return {
+        key: _in_order(value[key], child) if deep else value[key]
+        for key, child in zip(spec.context, children, strict=True)
+    }
 
 
 logger = logging.getLogger("dynamo_lite")
@@ -105,6 +131,9 @@ class RefusedChange(NamedTuple):
 
 RESULTS_ONLY = "return the new value instead: an exported graph has results only"
 RETURN_ITSELF = "return the tensor or the number itself, and do this outside of what is exported"
+RETURN_NEW = "have both sides make a new tensor (y.clone()), or choose by torch.where"
+IN_PLACE = "change a buffer in place (self.n += 1, self.n.copy_(…)), or return the new value"
+HOOK_OUTSIDE = "register hooks outside of what is exported"
 SET_OUTSIDE = "set it for a block only (with torch.no_grad(), …), or outside of what is exported"
 NO_OUTPUT = "give it to a logger, whose messages are left out, or write it outside of what is exported"
 NO_RANDOM_STATE = "draw with torch (torch.rand, torch.randint), or draw outside and pass the number in a tensor"
@@ -160,6 +189,9 @@ class _Capture:
         self.has_run = False
         self.returned_at: UserFrame | None = None
         self.hangs_on_grad_mode = False
+        self.settings: tuple[Any, ...] = ()
+        self.makes_leaves = False
+        self.chosen_at: UserFrame | None = None  # where data decide which object something is
         self.function: Any = None  # whose frame it was, which may be a wrapper of the one that is exported
 
     def __call__(self, gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
@@ -179,6 +211,10 @@ class _Capture:
         self.left_out, self.refused, self.changed = [], [], []
         self.returned_at = tr.root.returned_at
         self.hangs_on_grad_mode = tr.state.hangs_on_grad_mode
+        self.settings = tuple(tr.state.initial)
+        self.makes_leaves = bool(tr.graph.passes.leaves.made)
+        chosen = [proviso.error for proviso in tr.effects.provisos if isinstance(proviso, ExtremeChoice)]
+        self.chosen_at = next((_place_in(error.user_stack) for error in reversed(chosen)), None)
         self.function = tr.root.function
         for vt in tr.effects.mutations:
             if not vt.differs():
@@ -226,14 +262,26 @@ class _Capture:
         except Exception as error:
             if not self.has_run:
                 raise
-            use = error.args[0] if isinstance(error, Used) else f"raises {type(error).__name__}: {error}"
-            raise self.refusal_of_result(
-                f"what the program does with a result of the graph is not in the graph: it {use}"
-            ) from None
+            use = self._use(error)
+            message = f"what the program does with a result of the graph is not in the graph: it {use}"
+            if use == DECIDES:
+                raise self.refusal_of_result(message, RETURN_NEW, self.chosen_at) from None
+            raise self.refusal_of_result(message) from None
 
-    def refusal_of_result(self, message: str, advice: str = RETURN_ITSELF) -> UserError:
+    def _use(self, error: Exception) -> str:
+        """What the code behind the graph has done with a result, which raised this."""
+        if isinstance(error, Used):
+            return str(error.args[0])
+        if self.makes_leaves:
+            return "makes a tensor of it that requires gradients by itself (requires_grad_, torch.nn.Parameter)"
+        return f"gives it to what needs the tensor itself ({type(error).__name__})"
+
+    def refusal_of_result(
+        self, message: str, advice: str = RETURN_ITSELF, place_of_use: UserFrame | None = None
+    ) -> UserError:
         """The error to raise because of what the program returns."""
-        place = format_location(self.returned_at) if self.returned_at is not None else []
+        found = place_of_use or self.returned_at
+        place = format_location(found) if found is not None else []
         return UserError(UserErrorType.INVALID_OUTPUT, "\n".join([message, *place, f"  do:  {advice}"]))
 
     def dynamo_lite_raises(self, exc: Any) -> None:
@@ -273,7 +321,10 @@ def _change(vt: VariableTracker, owner: str, stack: list[UserFrame]) -> RefusedC
     if issubclass(type(vt.value), _random.Random):
         message = "the program changes the state of a random number generator of Python"
         return RefusedChange(owner, message, NO_RANDOM_STATE, place, is_certain=True)
-    return RefusedChange(owner, "the program changes {}", RESULTS_ONLY, place)
+    if owner.endswith("hooks") or vt.value is HANDLES:
+        return RefusedChange(owner, "the program registers hooks: it changes {}", HOOK_OUTSIDE, place)
+    advice = IN_PLACE if owner.endswith("._buffers") else RESULTS_ONLY
+    return RefusedChange(owner, "the program changes {}", advice, place)
 
 
 def _text_of_exception(exc: Any) -> str:
@@ -328,7 +379,7 @@ class _Call(NamedTuple):
             # A graph that stands by itself may well have numbers and sizes that only data decide: nobody else would run that operator.
             numbers = {"capture_scalar_outputs": True, "capture_dynamic_output_shape_ops": True}
             stack.enter_context(config.patch(numbers, capture_pure_python=True))  # what is not captured would run
-            dims = stack.enter_context(_marked(fn, args, kwargs, self.dynamic_shapes))
+            dims = stack.enter_context(marked(fn, args, kwargs, self.dynamic_shapes))
             if any(isinstance(t, FakeTensor) for t in state.values()):
                 state = {name: _stand(t) for name, t in state.items()}
                 stack.enter_context(_reparametrize_module(fn, state))
@@ -351,41 +402,53 @@ def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
         raise UserError(
             UserErrorType.INVALID_INPUT, "nothing was captured; is the function a Python function or a module?"
         )
-    _check_relations(dims, guards.sizes)
+    check_relations(dims, guards.sizes)
     own = _state_of(fn)
     if is_in_context(out_spec):
         message = "what the program returns has a result of the graph outside of the leaves that torch's pytrees give"
         raise capture.refusal_of_result(message, "let its flatten function give it among the leaves")
     module = _Assembly(capture, call.stands, state, own, guards.sizes).build(flat)
     bind = _binder(fn, capture.function)
-    equalities = [Equality(places) for places in _by_name(dims).values() if len(places) > 1]
+    equalities = [Equality(places) for places in by_name(dims).values() if len(places) > 1]
     is_input = _is_argument_of_module if own is not _NO_STATE else _is_argument
-    conditions = [guard for guard in guards if not _nodes(guard) or any(map(is_input, _nodes(guard)))]
+    conditions = [guard for guard in guards if not guard.guarded or any(map(is_input, guard.guarded))]
     paths = {guard.path or guard.text for guard in conditions}.union(
-        *[_paths_to(n) for g in conditions for n in _nodes(g) if is_input(n)]
+        *[_paths_to(n) for g in conditions for n in g.guarded if is_input(n)]
     )
     settings = _settings()
     follows_grad_mode = not capture.hangs_on_grad_mode and not _has_inner_switch(module)
 
     def check(args: object, kwargs: object, compiled: Any = compiled) -> list[GuardFailure]:
         """`compiled` is kept, because the guards live as long as it does."""
-        named = _named(fn, args, kwargs)
         now = _settings()
         with torch.set_grad_enabled(settings[GRAD_MODE] if follows_grad_mode else now[GRAD_MODE]):
             misses = explain_miss(guards, *bind(args, kwargs))
         return [
             *[_with_settings(f, settings, now) for f in misses if f.path in paths],
-            *[failure for equal in equalities for failure in equal.failures(named)],
+            *_unequal(equalities, fn, args, kwargs),
         ]
 
-    texts = [
-        f"{g.path}: {g.text}" if g.path and g.text and g.text not in g.path else g.path or g.text
-        for g in conditions
-        if g.text
-    ]
-    texts += [str(equal) for equal in equalities]
+    conditions.sort(key=lambda guard: bool(guard.guarded))  # torch's settings first
+    texts = list(dict.fromkeys([*[_condition(guard, fn) for guard in conditions], *map(str, equalities)]))
     exported = Exported(module, call.in_spec, out_spec, texts, frame.specializations, capture.left_out, check)
+    exported.settings = capture.settings
+    exported.has_any_keywords = takes_any_keywords(fn)
     return exported, capture
+
+
+def _unequal(equalities: list[Equality], fn: Any, args: Any, kwargs: Any) -> list[GuardFailure]:
+    if not equalities:
+        return []
+    given = named(fn, args, kwargs)
+    return [failure for equal in equalities for failure in equal.failures(given)]
+
+
+def _condition(guard: Any, fn: Any) -> str:
+    """A condition on the inputs, or on torch's settings, as text."""
+    demand = demand_of(guard)
+    if guard.kind in (ir.PREDICATE, ir.GLOBAL_STATE) and guard.text:  # it names its values
+        return demand
+    return f"{', '.join([spoken_path(node, fn) for node in guard.guarded])}: {demand}"
 
 
 GRAD_MODE = "is_grad_enabled()"
@@ -415,11 +478,6 @@ def _has_inner_switch(module: GraphModule) -> bool:
     """Whether a graph inside of the graph sets the grad mode."""
     inner = [part.graph for part in module.modules() if isinstance(part, GraphModule) and part is not module]
     return any(node.target is torch._C._set_grad_enabled for graph in inner for node in graph.nodes)
-
-
-def _nodes(guard: Any) -> Sequence[Any]:
-    """The objects that a guard checks; none if it checks torch's ambient state."""
-    return (guard.node,) if guard.node is not None else guard.nodes
 
 
 def _is_argument(node: Any) -> bool:
@@ -507,157 +565,6 @@ def _stand(leaf: Any) -> Any:
     if varying:
         markers.mark_dynamic(stand, varying)
     return stand.requires_grad_(leaf.requires_grad)
-
-
-# -- which sizes vary
-
-
-Path = tuple[Any, ...]
-"""The name of an argument, and the keys that lead to a tensor in it."""
-
-
-class InputPlace(NamedTuple):
-    """A size of an argument that has a `Dim` with a name."""
-
-    path: Path
-    tensor: torch.Tensor
-    dim: int
-    name: str
-
-    @property
-    def size(self) -> int:
-        return int(self.tensor.shape[self.dim])
-
-    @property
-    def dimension(self) -> str:
-        return name_of(self.dim, _text_of(self.path))
-
-    def __str__(self) -> str:
-        return f"{_text_of(self.path)}.size({self.dim})"
-
-
-def _by_name(dims: list[InputPlace]) -> dict[str, list[InputPlace]]:
-    found: dict[str, list[InputPlace]] = {}
-    for place in dims:
-        found.setdefault(place.name, []).append(place)
-    return found
-
-
-class Equality:
-    """The precondition that sizes with one `Dim` are equal."""
-
-    def __init__(self, places: list[InputPlace]) -> None:
-        self.places = [place._replace(tensor=None) for place in places]
-
-    def __str__(self) -> str:
-        return " == ".join(map(str, self.places))
-
-    def failures(self, named: dict[str, Any]) -> list[GuardFailure]:
-        """The failures of arguments, given by name: at most one, where sizes that have to be equal are not."""
-        sizes = []
-        for place in self.places:
-            value: Any = named
-            for key in place.path:
-                value = value[key]
-            sizes.append(value.shape[place.dim])
-        if len(set(sizes)) == 1:
-            return []
-        return [GuardFailure(str(self.places[0]), None, str(self), ", ".join(map(str, sizes)))]
-
-
-def _check_relations(dims: list[InputPlace], numbers: Any) -> None:
-    """Raise `UserError` if sizes with different names depend on each other."""
-    names = {str(place): place for place in dims}
-    for number in numbers:
-        place = names.get(number.text)
-        others = [names[part] for part in number.parts if part in names]
-        if place is not None and any(other.name != place.name for other in others):
-            text = f"{number.text} == {number.equals}"
-            refuse_relation(place.dimension, [other.dimension for other in others], text, number.user)
-
-
-@contextlib.contextmanager
-def _marked(fn: Callable[..., Any], args: object, kwargs: object, dynamic_shapes: Any) -> Iterator[list[InputPlace]]:
-    """Marks on the tensors of the arguments, as `dynamic_shapes` says, for a while. Gives the sizes that have a `Dim` with a name."""
-    named = _named(fn, args, kwargs)
-    if not isinstance(dynamic_shapes, Mapping | None):
-        dynamic_shapes = dict(zip(named, dynamic_shapes, strict=False))
-    pairs: list[tuple[Path, torch.Tensor, Any]] = []
-    for name, spec in (dynamic_shapes or {}).items():
-        if name not in named:
-            message = f"dynamic_shapes names {name!r}; the arguments are {', '.join(named)}"
-            raise UserError(UserErrorType.INVALID_INPUT, message)
-        pairs += _pairs(named[name], spec, (name,))
-    saved = [(tensor, dict(tensor.__dict__)) for _, tensor, _ in pairs]
-    dims = []
-    try:
-        for path, tensor, spec in pairs:
-            for dim, wanted in spec.items() if isinstance(spec, Mapping) else enumerate(spec):
-                _mark(tensor, dim, wanted, path)
-                if isinstance(wanted, Dim):
-                    dims.append(InputPlace(path, tensor, dim, wanted.__name__))
-        for name, places in _by_name(dims).items():
-            if len({place.size for place in places}) > 1:
-                refuse_unequal(name, {place.dimension: place.size for place in places})
-        yield dims
-    finally:
-        for tensor, attributes in saved:
-            tensor.__dict__.clear()
-            tensor.__dict__.update(attributes)
-
-
-def _named(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """The arguments by the names of the parameters."""
-    target = fn.forward if isinstance(fn, torch.nn.Module) else fn
-    return dict(inspect.signature(target).bind(*args, **kwargs).arguments)
-
-
-def _pairs(value: Any, spec: Any, path: Path) -> list[tuple[Path, torch.Tensor, Any]]:
-    """Each tensor of an argument with the way to it and its specification."""
-    if spec is None:
-        return []
-    if isinstance(value, torch.Tensor):
-        return [(path, value, spec)]
-    keys = value if isinstance(value, Mapping) else range(len(value)) if isinstance(value, Sequence) else None
-    if keys is None:
-        message = (
-            f"dynamic_shapes has sizes for {_text_of(path)}, which is no tensor but of type {type(value).__name__}, "
-            "and a constant of the graph\n  do:  leave it out of dynamic_shapes, or pass a number that varies in a tensor"
-        )
-        raise UserError(UserErrorType.INVALID_INPUT, message)
-    chosen = spec if isinstance(spec, Mapping) else dict(enumerate(spec))
-    return [pair for key in keys if key in chosen for pair in _pairs(value[key], chosen[key], (*path, key))]
-
-
-def _text_of(path: Path) -> str:
-    return "".join([str(path[0]), *[f"[{key!r}]" for key in path[1:]]])
-
-
-def _mark(tensor: torch.Tensor, dim: int, wanted: Any, path: Path) -> None:
-    if not -tensor.ndim <= dim < tensor.ndim:
-        message = f"dynamic_shapes has a size for {name_of(dim, _text_of(path))}, which has {tensor.ndim} dimensions"
-        raise UserError(UserErrorType.INVALID_INPUT, message)
-    if hasattr(wanted, "root"):
-        message = (
-            f"{name_of(dim, _text_of(path))} is given the derived Dim {wanted.__name__}, which is not supported\n"
-            "  do:  give it a Dim of its own; what the code demands of it becomes a precondition"
-        )
-        raise UserError(UserErrorType.INVALID_INPUT, message)
-    hint = getattr(getattr(wanted, "type", None), "name", None)  # of Dim.AUTO, Dim.STATIC, Dim.DYNAMIC
-    if wanted is None or type(wanted) is int or hint == "STATIC":
-        return
-    if hint == "AUTO":
-        markers.maybe_mark_dynamic(tensor, dim)
-        return
-    if type(tensor.shape[dim]) is int and tensor.shape[dim] < 2:
-        message = (
-            f"{name_of(dim, _text_of(path))} is to vary, but is {tensor.shape[dim]} in the example, and sizes of 0 and 1 are constants\n"
-            "  do:  give an example in which it is 2 or more, or say Dim.AUTO or None"
-        )
-        raise UserError(UserErrorType.INVALID_INPUT, message)
-    low, high = getattr(wanted, "min", None), getattr(wanted, "max", None)
-    low = low if type(low) is int and low > 2 else None
-    markers.mark_dynamic(tensor, dim, min=low, max=high if type(high) is int else None)
 
 
 # -- the graph that stands by itself

@@ -14,11 +14,14 @@ import torch
 from torch.fx import Node
 from torch.utils._pytree import TreeSpec
 
+DECIDES = "decides by it which of two objects it returns or keeps"
+"""Only a branch on data asks a result for its truth behind the graph."""
+
 USES = {
     "makes a text": "str repr format",
     "makes a key of a dictionary or an item of a set": "hash",
     "needs the number": "index int float complex round trunc floor ceil",
-    "asks for its truth": "bool",
+    DECIDES: "bool",
     "compares it": "eq ne lt le gt ge",
     "goes through its items": "len iter next contains getitem setitem delitem reversed",
     "calls it": "call",
@@ -30,6 +33,10 @@ USES = {
     "enters it": "enter exit",
 }
 """What a program does when it calls one of these special methods."""
+
+
+ATTRIBUTES = dict.fromkeys(("detach", "numpy", "__array__"), "makes an array of numpy of it")
+"""What a program does of which the code behind the graph reads one of these attributes."""
 
 
 class Used(Exception):
@@ -46,7 +53,7 @@ def _refusing(use: str) -> Any:
 def _getattribute(self: object, name: str) -> Any:
     if name == "__class__":
         return type(self)
-    raise Used(f"makes something of it by its attribute {name}")
+    raise Used(ATTRIBUTES.get(name, f"makes something of it by its attribute {name}"))
 
 
 def _setattr(self: object, name: str, *value: object) -> None:

@@ -390,7 +390,9 @@ def shared():
 
 
 def test_what_every_call_changes_is_refused():
-    with pytest.raises(UserError, match="the program changes"):
+    with pytest.raises(
+        UserError, match="the program registers hooks: it changes RemovableHandle, self.linear._forward"
+    ):
         export(Hooked(again=True), torch.ones(3, 4))
     with pytest.raises(UserError, match="the program changes"):
         export(Hooked(shared=shared), torch.ones(3, 4))
@@ -579,8 +581,10 @@ def tagged(x):
         (lambda x: f"{x.sum().item():.1f}", "makes a text"),
         (lambda x: {x.size(0): x}, "makes a key of a dictionary"),
         (lambda x: range(x.size(0)), "needs the number"),
-        (lambda x: np.sin(x.numpy()), "makes something of it by its attribute"),
-        (lambda x: x.numpy().sum(), "makes something of it by its attribute"),
+        (lambda x: np.sin(x.numpy()), "makes an array of numpy of it"),
+        (lambda x: x.numpy().sum(), "makes an array of numpy of it"),
+        (lambda x: torch.nn.Parameter(torch.zeros(3)), "makes a tensor of it that requires gradients by itself"),
+        (lambda x: torch.zeros(3).requires_grad_(), "makes a tensor of it that requires gradients by itself"),
         (tagged, "sets its attribute tag"),
         (lambda x: WithSize(x + 1, x.size(0)), "has a result of the graph outside of the leaves"),
         (lambda x: WithSize(x + 1, {"n": [x.size(0)]}), "has a result of the graph outside of the leaves"),
@@ -589,8 +593,60 @@ def tagged(x):
 def test_what_is_made_of_a_result_behind_the_graph_is_refused(fn, does):
     with pytest.raises(UserError) as info:
         export(fn, torch.ones(4), dynamic_shapes={"x": {0: "dynamic"}})
-    assert does in str(info.value).splitlines()[0]
-    assert f'  File "{short_path(__file__)}", line ' in str(info.value)
+    first, place, *_ = str(info.value).splitlines()
+    assert does in first
+    line = fn.__code__.co_firstlineno + (3 if fn is tagged else 0)
+    assert place == f'  File "{short_path(__file__)}", line {line}, in {fn.__name__}'
+
+
+def chosen_by_data(x):
+    y = x * 2
+    if x.sum() > 0:
+        z = y.sin()
+    else:
+        z = y
+    w = z * 2
+    return z, w
+
+
+def test_which_object_a_result_is_must_not_hang_on_data():
+    line = chosen_by_data.__code__.co_firstlineno + 2
+    assert error_of(chosen_by_data, torch.ones(4)) == (
+        "what the program does with a result of the graph is not in the graph: "
+        "it decides by it which of two objects it returns or keeps\n"
+        f'  File "{short_path(__file__)}", line {line}, in chosen_by_data\n    if x.sum() > 0:\n       ^^^^^^^^^^^\n'
+        "  do:  have both sides make a new tensor (y.clone()), or choose by torch.where"
+    )
+
+
+class Steps(torch.nn.Module):
+    def __init__(self, in_place):
+        super().__init__()
+        self.register_buffer("n", torch.zeros(1))
+        self.in_place = in_place
+
+    def forward(self, x):
+        if self.in_place:
+            self.n += 1
+        else:
+            self.n = self.n + 1
+        return x + self.n
+
+
+def test_a_buffer_may_be_changed_in_place():
+    message = error_of(Steps(False), torch.ones(3))
+    assert message.startswith("the program changes self._buffers\n") and message.endswith(
+        "do:  change a buffer in place (self.n += 1, self.n.copy_(…)), or return the new value"
+    )
+    module = Steps(True)
+    exported = export(module, torch.ones(3))
+    assert [exported(torch.ones(3))[0].item() for _ in range(2)] == [2, 3] and module.n == 2
+
+
+def test_hooks_of_tensors_are_refused():
+    message = error_of(lambda x: [WEIGHT.register_hook(lambda g: g * 2), x * WEIGHT][1], torch.ones(3))
+    assert message.startswith("the program registers hooks: it changes RemovableHandle, tensors that get hooks\n")
+    assert message.endswith("  do:  register hooks outside of what is exported")
 
 
 def test_the_error_names_the_return_of_the_module():
@@ -774,6 +830,98 @@ def test_wrappers_and_objects_that_are_called(fn):
         exported(torch.ones(5), k=3)
 
 
+def scaled(x, k):
+    return x * k
+
+
+@functools.wraps(scaled)
+def with_fewer(x):
+    return scaled(x, 2)
+
+
+@functools.wraps(scaled)
+def with_more(x, k, more):
+    return scaled(x, k) + more
+
+
+@pytest.mark.parametrize(("fn", "rest"), [(with_fewer, ()), (with_more, (2, 3))])
+def test_wrappers_with_other_parameters(fn, rest):
+    exported = export(fn, torch.ones(3), *rest, dynamic_shapes={"x": {0: Dim("n")}})
+    assert torch.equal(exported(torch.ones(5), *rest), fn(torch.ones(5), *rest))
+    anything = functools.wraps(scaled)(lambda *args: scaled(*args, 2))
+    shapes = {"args": [{0: Dim("n")}]}
+    assert torch.equal(export(anything, torch.ones(3), dynamic_shapes=shapes)(torch.ones(5)), torch.full((5,), 2.0))
+
+
+def by_key(x, *, a, b):
+    return x * a["one"] + a["two"] * b
+
+
+def in_turn(x, **values):
+    for value in values.values():
+        x = x * 2 + value
+    return x
+
+
+class ByKey(torch.nn.Module):
+    def forward(self, x, a=None, b=None):
+        return by_key(x, a=a, b=b)
+
+
+@pytest.mark.parametrize("fn", [by_key, ByKey()])
+def test_keys_in_another_order(fn):
+    one, two, b = torch.arange(9.0).reshape(3, 3)
+    exported = export(fn, torch.ones(3), a={"one": one, "two": two}, b=b)
+    args = {"b": one + 1, "a": {"two": b, "one": two}}
+    assert torch.equal(exported(torch.ones(3), **args), fn(torch.ones(3), **args))
+    with pytest.raises(ValueError, match="another structure"):
+        exported(torch.ones(3), b=b, a={"one": one, "three": two})
+
+
+def test_an_order_of_keys_that_the_program_sees():
+    one, two = torch.arange(6.0).reshape(2, 3)
+    exported = export(in_turn, torch.ones(3), a=one, b=two)
+    with pytest.raises(ValueError, match=r"values: expected keys \['a', 'b'\], found keys \['b', 'a'\]"):
+        exported(torch.ones(3), b=two, a=one)
+
+
+def indexes_in_no_grad(x, i):
+    with torch.no_grad():
+        y = x[i]
+    return y * WEIGHT[0]
+
+
+def indexes_in_autocast(x, i):
+    with torch.autocast("cpu"):
+        y = x[i]
+    return y * 2
+
+
+@pytest.mark.parametrize("fn", [indexes_in_no_grad, indexes_in_autocast])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_graph_that_raises_leaves_the_settings_of_torch(fn, enabled):
+    exported = export(fn, torch.ones(3), torch.tensor([1]))
+    with torch.set_grad_enabled(enabled):
+        with pytest.raises(IndexError):
+            exported(torch.ones(3), torch.tensor([7]))
+        assert (torch.is_grad_enabled(), torch._C._is_any_autocast_enabled()) == (enabled, False)
+        assert exported(torch.ones(3), torch.tensor([1])).requires_grad is (enabled and fn is indexes_in_no_grad)
+
+
+def test_each_condition_that_holds_calls_back_is_named():
+    exported = export(lambda x, y, k, o: x * k + y[0] if o is None else o, torch.ones(3, 4), [torch.ones(4)], 3, None)
+    x = "Tensor torch.float32 shape (3, 4) stride (4, 1) on cpu"
+    assert exported.preconditions[0] == STATE_TEXT
+    assert {f"x: {x}", "y[0]: " + x.replace("(3, 4)", "(4)").replace("(4, 1)", "(1)"), "k: 3"} < set(
+        exported.preconditions
+    )
+    assert any(text.startswith("o: ") for text in exported.preconditions)
+    same = export(lambda x, y: x + y, *[torch.ones(3)] * 2)
+    assert "x, y: the same object" in same.preconditions
+    sized = export(torch.nn.Linear(4, 4), torch.ones(3, 4), dynamic_shapes=[{0: Dim("n", max=9)}])
+    assert "2 <= input.size(0) and input.size(0) <= 9" in sized.preconditions
+
+
 def test_a_second_export_sees_the_changes_too(tmp_path):
     with dynamo_lite.config.patch(cache=True, cache_dir=str(tmp_path)):
         for _ in range(2):
@@ -873,6 +1021,32 @@ def test_examples_of_sizes_that_cannot_vary(spec):
             f"dimension 0 of x is to vary, but is {n} in the example, and sizes of 0 and 1 are constants\n"
             "  do:  give an example in which it is 2 or more, or say Dim.AUTO or None"
         )
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (7, "dynamic_shapes is 7"),
+        ("dynamic", "dynamic_shapes is 'dynamic'"),
+        ([None] * 3, "dynamic_shapes has 3 items; the arguments are x, d"),
+        ({"x": 5}, "dynamic_shapes has 5 for x, which is a tensor"),
+        ({"x": "dynamic"}, "dynamic_shapes has 'dynamic' for x, which is a tensor"),
+        ({"x": [None, None]}, "dynamic_shapes has 2 items for x, which has 1 dimensions"),
+        ({"x": {"0": None}}, "dynamic_shapes has a size for dimension '0' of x"),
+        ({"x": {0: "dynamc"}}, "dynamic_shapes has 'dynamc' for dimension 0 of x"),
+        ({"x": {0: 2.5}}, "dynamic_shapes has 2.5 for dimension 0 of x"),
+        ({"x": {0: 4}}, "dynamic_shapes says that dimension 0 of x is 4, but it is 3"),
+        ({"d": {"b": None}}, "dynamic_shapes names d['b']; the keys of d are 'a'"),
+        ({"d": [None]}, "dynamic_shapes has [None] for d, which is of type dict"),
+        ({"d": {"a": 5}}, "dynamic_shapes has 5 for d['a'], which is of type list"),
+        ({"d": {"a": [None]}}, "dynamic_shapes has 1 items for d['a'], which has 2"),
+        ({"d": {"a": {2: None}}}, "dynamic_shapes names d['a'][2]; the keys of d['a'] are 0, 1"),
+    ],
+)
+def test_mistakes_in_dynamic_shapes(shapes, message):
+    args = torch.ones(3), {"a": [torch.ones(3), torch.ones(3)]}
+    first, do = error_of(lambda x, d: x + d["a"][0], *args, dynamic_shapes=shapes).splitlines()
+    assert first == message and do.startswith("  do:  ")
 
 
 def test_promises_about_sizes():

@@ -540,6 +540,11 @@ def _protect(initial: tuple[Any, ...], compiled: Compiled) -> Compiled:
     return protected
 
 
+def runs_protected(keys: Sequence[tuple[Any, ...]], compiled: Compiled, args: Sequence[Any]) -> Any:
+    """Call something that changes the settings with these keys; if it raises half way, they are what they are now."""
+    return _protect(tuple([(key, SETTINGS[key[0]].read(*key[1:])) for key in keys]), compiled)(*args)
+
+
 def _autocast_depth() -> int:
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()

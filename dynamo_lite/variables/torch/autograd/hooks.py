@@ -220,6 +220,9 @@ class RegistrationsVariable(TraceEffectVariable):
         super().__init__(tr)
         self.handles: list[HookHandleVariable] = []
 
+    def describe(self) -> str:
+        return "tensors that get hooks"
+
     def children(self) -> Any:
         return [child for handle in self.handles for child in handle.children()]
 

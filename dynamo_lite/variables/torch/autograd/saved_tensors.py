@@ -91,6 +91,9 @@ class RegionsVariable(TraceEffectVariable):
         super().__init__(tr)
         self.regions: list[HookedRegion] = tr.graph.passes.saved_hooks.regions
 
+    def describe(self) -> str:
+        return "saved_tensors_hooks"
+
     def emit_update(self, cg: Codegen) -> None:
         for region in self.regions:
             region.check(cg.tr)

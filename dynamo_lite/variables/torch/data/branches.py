@@ -156,8 +156,8 @@ class _Fork:
             unsupported(SLUG, "the sides leave the same objects and compute something nevertheless")
         else:
             self._tell("torch.where (of numbers)" if self.numbers else "nothing (the sides leave the same)")
-        entries = self._with_objects(entries, merged)
         tx.cur = self.place
+        entries = self._with_objects(entries, merged)
         self._change_objects()
         if self.end == len(tx.lifted.instrs):
             return entries[0]
