@@ -37,14 +37,13 @@ from .builder import GraphBuilder
 from .core import modes
 from .core.boxed import BoxedCallable, boxed_form, may_raise, one_by_one
 from .core.checkpoints import forward_of, runnable
-from .core.effect import Captured, Compiled, Wrapper
+from .core.effect import Captured, Compiled, Wrapper, computes
 from .core.failure import GraphFailure, raises_on_fakes
 from .core.fake import MEMO, is_of_trace
 from .core.float_inputs import Lowered
 from .core.saved_tensors import closed, see_every_operator
 from .core.state import is_one_fake_mode
 from .logs.compile_log import CompileLog
-from .passes.output_aliasing import COMPUTES
 from .serialized import (  # noqa: F401
     FINDERS,
     GUARD_FORMS,
@@ -213,7 +212,7 @@ def compile_graph(
     `kept`: what earlier processes have compiled of it."""
     gm = graph.finish()
     protect = _protector(graph, gm)
-    if not getattr(backend, COMPUTES, True):
+    if not computes(backend):
         protect = _as_it_is
     record = GraphRecord(
         records.next_graph_id(),

@@ -25,6 +25,15 @@ Captured = Callable[[], Compiled]
 """Gives the function that runs the graph node by node, as it was captured."""
 
 
+COMPUTES = "dynamo_lite_computes"
+"""Attribute of a backend: False if it only records the graph, and the callable that it returns computes nothing."""
+
+
+def computes(backend: object) -> bool:
+    """Whether what a backend returns computes anything."""
+    return bool(getattr(backend, COMPUTES, True))
+
+
 class Replacement(Protocol):
     """Puts a function around the compiled graph that may run the captured one instead. `is_boxed`: both take a list of the inputs."""
 

@@ -20,7 +20,7 @@ from torch.fx import Node
 
 from dynamo_lite.exc import Refused
 from dynamo_lite.graph.core.autograd import history
-from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
+from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper, computes
 from dynamo_lite.graph.core.failure import is_own
 from dynamo_lite.graph.core.nodes import read_argument, write_argument
 from dynamo_lite.graph.core.operator_names import VIEWS_IN_PLACE
@@ -29,10 +29,6 @@ from dynamo_lite.graph.core.values import TensorValue, requires_grad
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
-
-
-COMPUTES = "dynamo_lite_computes"
-"""Attribute of a backend: False if it only records the graph, and the callable that it returns computes nothing."""
 
 
 class Step(NamedTuple):
@@ -78,8 +74,11 @@ class OutputAliasing(GraphEffect):
     def _has_following(self) -> bool:
         """Whether anything can be done after the graph: not if the backend only wants to have the graph, and computes nothing."""
         builder = self.builder
-        computes = getattr(builder.tr.backend, COMPUTES, True)
-        return computes and not builder.state.has_inference and not any(map(_replaces_memory, builder.graph.nodes))
+        return (
+            computes(builder.tr.backend)
+            and not builder.state.has_inference
+            and not any(map(_replaces_memory, builder.graph.nodes))
+        )
 
     def may_follow(self, value: TensorValue) -> bool:
         """Whether a result can be made after the graph."""

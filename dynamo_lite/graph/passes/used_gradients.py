@@ -15,7 +15,7 @@ import torch
 from torch.fx import Node
 
 from dynamo_lite.graph.core.autograd import at_the_end, history
-from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
+from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper, computes
 from dynamo_lite.graph.core.functional import cut
 
 
@@ -36,8 +36,9 @@ class UsedGradients(GraphEffect):
             self.used_up.update(self._errors(self.builder.outputs))
 
     def settle(self, results: list[Node]) -> None:
-        """The graph detaches these results."""
-        if not self.used_up:
+        """The graph detaches these results, unless it only is recorded: what runs its operators frees what these need, as eager execution
+        does."""
+        if not self.used_up or not computes(self.builder.tr.backend):
             return
         # Those of which others are made after the graph may be no results of the program.
         errors = self._errors(results)
