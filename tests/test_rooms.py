@@ -29,7 +29,7 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 3_180,
     "polyfills": 1_710,
-    "report": 5_300,
+    "report": 5_320,
     "testing": 800,
     "tune": 1_720,
     "variables": 150,

@@ -43,7 +43,16 @@ from dynamo_lite.variables.objects.traceback_object import TracebackVariable
 from dynamo_lite.variables.stdlib.printing import LateOutput
 from dynamo_lite.variables.torch.data.extremes import ExtremeChoice
 
-from .export_shapes import Equality, InputPlace, by_name, check_relations, marked, named, takes_any_keywords
+from .export_shapes import (
+    Equality,
+    InputPlace,
+    by_name,
+    check_relations,
+    has_signature,
+    marked,
+    named,
+    takes_any_keywords,
+)
 from .shown_results import DECIDES, Used, is_in_context, shown
 
 if TYPE_CHECKING:
@@ -322,7 +331,7 @@ def _change(vt: VariableTracker, owner: str, stack: list[UserFrame]) -> RefusedC
         message = "the program changes the state of a random number generator of Python"
         return RefusedChange(owner, message, NO_RANDOM_STATE, place, is_certain=True)
     if owner.endswith("hooks") or vt.value is HANDLES:
-        return RefusedChange(owner, "the program registers hooks: it changes {}", HOOK_OUTSIDE, place)
+        return RefusedChange(owner, "the program registers hooks ({})", HOOK_OUTSIDE, place)
     advice = IN_PLACE if owner.endswith("._buffers") else RESULTS_ONLY
     return RefusedChange(owner, "the program changes {}", advice, place)
 
@@ -352,6 +361,9 @@ def export(fn: Callable[..., Any], *args: Any, dynamic_shapes: object = None, **
     does not, where arguments are of an unknown device, where the program changes other objects that outlive the call (a random number
     generator of Python is one), where it writes something, or where the result holds other objects than tensors and constants.
     """
+    if not has_signature(fn):
+        message = f"{fn} does not tell its parameters\n  do:  export a Python function that calls it (lambda x: f(x))"
+        raise UserError(UserErrorType.INVALID_INPUT, message)
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
     call = _Call([_stand(leaf) for leaf in leaves], in_spec, dynamic_shapes)
     exported, capture = _exported(fn, call)

@@ -113,10 +113,15 @@ def signature_of(fn: Any) -> inspect.Signature:
 
 def takes_any_keywords(fn: Any) -> bool:
     """Whether a function may see in which order keyword arguments are given."""
+    return any(p.kind is p.VAR_KEYWORD for p in signature_of(fn).parameters.values())
+
+
+def has_signature(fn: Any) -> bool:
+    """Whether a function tells its parameters: those in C need not."""
     try:
-        return any(p.kind is p.VAR_KEYWORD for p in signature_of(fn).parameters.values())
-    except ValueError:  # there is none
-        return True
+        return signature_of(fn) is not None
+    except ValueError:
+        return False
 
 
 def named(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
