@@ -186,7 +186,7 @@ def padded_by_an_item():
     return with_both(lambda x, n: F.pad(x, (0, n[0].item())))
 
 
-@program(graphs=3, whole=False, note="the number of classes is compared with those that there are")
+@program()
 def one_hot():
     return with_ints(lambda x: F.one_hot(x, int(x.max()) + 1).float())
 
