@@ -1246,6 +1246,7 @@ def test_names_of_the_class_of_a_compiled_module_are_the_originals():
         def forward(self, x):
             return x
 
-    compiled = dynamo_lite.compile(Scaled(), backend="eager")
-    assert list(compiled.__annotations__) == ["scale"]
-    assert not hasattr(compiled, "__slots__")
+    module = Scaled()
+    compiled = dynamo_lite.compile(module, backend="eager")
+    for name in ("__annotations__", "__slots__"):  # instances show the former up to 3.13
+        assert getattr(compiled, name, None) == getattr(module, name, None)
