@@ -300,13 +300,17 @@ class Analysis:
             raise SkipFrame(error.context, error)
         step = error.break_step if error.break_step is not None else tr.thread.failing_step()
         if 0 <= self.facts.break_step <= step:
-            self.record.breaks.append(BreakRecord.of(error))
-            self.log.breaks(self.record.breaks[-1:])
+            self._note_break(error)
             return False
         self.facts = self.facts.learned(BreakAt(step, error, _open_ranges(tr)))
         self.record.restarts += 1
         self.log.restarts(f"{error.code} {error.title}")
         return True
+
+    def _note_break(self, reason: Unsupported) -> None:
+        """Operators run eagerly for this reason."""
+        self.record.breaks.append(BreakRecord.of(reason))
+        self.log.breaks(self.record.breaks[-1:])
 
     def _commit(
         self,
@@ -373,8 +377,7 @@ class Analysis:
         """An entry that runs the original: for these arguments there is nothing to gain, or a `reason` why operators are not captured."""
         tr.state.restore()
         if reason is not None and not tr.graph.is_empty:
-            self.record.breaks.append(BreakRecord.of(reason))
-            self.log.breaks(self.record.breaks[-1:])
+            self._note_break(reason)
         code = self.fn.__code__
         # Between two looks at all objects nothing is compiled.
         return self._commit(tr, code, needs_hook and "get_objects" not in code.co_names)

@@ -442,9 +442,8 @@ def _exported(fn: Callable[..., Any], call: _Call) -> tuple[Exported, _Capture]:
 
     conditions.sort(key=lambda guard: bool(guard.guarded))  # torch's settings first
     texts = list(dict.fromkeys([*[_condition(guard, fn) for guard in conditions], *map(str, equalities)]))
-    exported = Exported(module, call.in_spec, out_spec, texts, frame.specializations, capture.left_out, check)
-    exported.settings = capture.settings
-    exported.has_any_keywords = takes_any_keywords(fn)
+    told = texts, frame.specializations, capture.left_out
+    exported = Exported(module, call.in_spec, out_spec, *told, check, capture.settings, takes_any_keywords(fn))
     return exported, capture
 
 

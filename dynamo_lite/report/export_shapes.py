@@ -106,9 +106,10 @@ def marked(fn: Callable[..., Any], args: object, kwargs: object, dynamic_shapes:
             tensor.__dict__.update(attributes)
 
 
-def signature_of(fn: Any) -> inspect.Signature:
-    """The parameters of a function or of a module, as they are called, whatever a decorator says of a function that it replaces."""
-    return inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn, follow_wrapped=False)
+def signature_of(fn: Any, follow_wrapped: bool = False) -> inspect.Signature:
+    """The parameters of a function or of a module, as they are called. `follow_wrapped`: as a decorator says of the function that it
+    replaces."""
+    return inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn, follow_wrapped=follow_wrapped)
 
 
 def takes_any_keywords(fn: Any) -> bool:
@@ -119,9 +120,10 @@ def takes_any_keywords(fn: Any) -> bool:
 def has_signature(fn: Any) -> bool:
     """Whether a function tells its parameters: those in C need not."""
     try:
-        return signature_of(fn) is not None
+        signature_of(fn)
     except ValueError:
         return False
+    return True
 
 
 def named(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
@@ -130,8 +132,7 @@ def named(fn: Any, args: Any, kwargs: Any) -> dict[str, Any]:
     signature = signature_of(fn)
     if all(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in signature.parameters.values()):
         with contextlib.suppress(TypeError):
-            wrapped = inspect.signature(fn.forward if isinstance(fn, torch.nn.Module) else fn)
-            return dict(wrapped.bind(*args, **kwargs).arguments)
+            return dict(signature_of(fn, follow_wrapped=True).bind(*args, **kwargs).arguments)
     return dict(signature.bind(*args, **kwargs).arguments)
 
 
@@ -152,12 +153,12 @@ def _specified(fn: Any, args: Any, kwargs: Any, dynamic_shapes: Any) -> Iterator
                 f"dynamic_shapes is {dynamic_shapes!r}",
                 "pass a dict by the names of the arguments, or a list of one item for each",
             )
-        if len(dynamic_shapes) != len(given):
-            _refuse(
-                f"dynamic_shapes has {len(dynamic_shapes)} items; the arguments are {', '.join(given)}",
-                "give one item for each argument, None for one without sizes that vary",
-            )
-        dynamic_shapes = dict(zip(given, dynamic_shapes, strict=True))
+        dynamic_shapes = _by_position(
+            dynamic_shapes,
+            list(given),
+            f"; the arguments are {', '.join(given)}",
+            "give one item for each argument, None for one without sizes that vary",
+        )
     for name, spec in dynamic_shapes.items():
         if name not in given:
             raise UserError(
@@ -183,12 +184,12 @@ def _pairs(value: Any, spec: Any, path: Path) -> Iterator[tuple[Path, torch.Tens
     if isinstance(spec, Mapping):
         chosen = spec
     elif _is_sequence(spec) and not isinstance(value, Mapping):
-        if len(spec) != len(value):
-            _refuse(
-                f"dynamic_shapes has {len(spec)} items for {where}, which has {len(value)}",
-                "give one item for each, None for one without sizes that vary, or a dict by position",
-            )
-        chosen = dict(enumerate(spec))
+        chosen = _by_position(
+            spec,
+            keys,
+            f" for {where}, which has {len(value)}",
+            "give one item for each, None for one without sizes that vary, or a dict by position",
+        )
     else:
         _refuse(
             f"dynamic_shapes has {spec!r} for {where}, which is of type {type(value).__name__}",
@@ -207,6 +208,13 @@ def _is_sequence(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
+def _by_position(spec: Sequence[Any], keys: Sequence[Any], where: str, advice: str) -> dict[Any, Any]:
+    """A specification that is a sequence, by the keys for which its items stand; `where` says in the error which these are."""
+    if len(spec) != len(keys):
+        _refuse(f"dynamic_shapes has {len(spec)} items{where}", advice)
+    return dict(zip(keys, spec, strict=True))
+
+
 def _text_of(path: Path) -> str:
     return "".join([str(path[0]), *[f"[{key!r}]" for key in path[1:]]])
 
@@ -217,12 +225,12 @@ def _by_dimension(tensor: torch.Tensor, spec: Any, path: Path) -> Iterator[tuple
     if isinstance(spec, Mapping):
         chosen = spec
     elif _is_sequence(spec):
-        if len(spec) != tensor.ndim:
-            _refuse(
-                f"dynamic_shapes has {len(spec)} items for {where}, which has {tensor.ndim} dimensions",
-                "give one item for each dimension, None for one that does not vary, or a dict by dimension",
-            )
-        chosen = dict(enumerate(spec))
+        chosen = _by_position(
+            spec,
+            range(tensor.ndim),
+            f" for {where}, which has {tensor.ndim} dimensions",
+            "give one item for each dimension, None for one that does not vary, or a dict by dimension",
+        )
     else:
         _refuse(
             f"dynamic_shapes has {spec!r} for {where}, which is a tensor",

@@ -249,27 +249,34 @@ def test_the_line_in_an_inlined_function():
     assert found[1:] == [("f", "return inner(x, i)"), ("inner", "return x[i]")]
 
 
+def scaled_and_changed(x, v, i):
+    y = x * v
+    x.add_(1)
+    return y[i]
+
+
+def calls_scaled_and_changed(x, v, i):
+    return [scaled_and_changed(x, v, i)]
+
+
+def check_place(error):
+    """The traceback has the lines of both functions above that eager execution names, and none of dynamo_lite."""
+    found = traceback.extract_tb(error.__traceback__)
+    first = scaled_and_changed.__code__.co_firstlineno
+    lines = [(t.name, t.lineno - first) for t in found[1:] if t.filename == __file__]
+    assert lines == [("calls_scaled_and_changed", 7), ("scaled_and_changed", 3)]
+    assert not any("dynamo_lite/" in t.filename for t in found if t.filename != __file__)
+
+
 def test_the_line_where_a_float_is_an_input():
     """The backend was given a graph with tensors in the place of floats."""
-
-    def g(x, v, i):
-        y = x * v
-        x.add_(1)
-        return y[i]
-
-    def f(x, v, i):
-        return [g(x, v, i)]
-
-    compiled = dynamo_lite.compile(f, backend=lambda gm, inputs: gm.forward)
+    compiled = dynamo_lite.compile(calls_scaled_and_changed, backend=lambda gm, inputs: gm.forward)
     for v in (2.0, 3.0, 4.0):
         x = X.clone()
         compiled(x, v, GOOD)
         with pytest.raises(IndexError) as caught:
             compiled(x, v, BAD)
-        found = traceback.extract_tb(caught.value.__traceback__)
-        lines = [(t.name, t.lineno - g.__code__.co_firstlineno) for t in found[1:] if t.filename == __file__]
-        assert lines == [("f", 6), ("g", 3)]
-        assert not any("dynamo_lite/" in t.filename for t in found if t.filename != __file__)
+        check_place(caught.value)
         assert x.tolist() == [2.0, 3.0, 4.0]
 
 
@@ -300,23 +307,12 @@ def test_a_float_that_cannot_be_computed():
 
 
 def test_the_line_in_a_graph_of_aotautograd():
-    def g(x, v, i):
-        y = x * v
-        x.add_(1)
-        return y[i]
-
-    def f(x, v, i):
-        return [g(x, v, i)]
-
-    compiled = dynamo_lite.compile(f, backend="aot_eager")
+    compiled = dynamo_lite.compile(calls_scaled_and_changed, backend="aot_eager")
     for v in (2.0, 3.0, 4.0):
         compiled(X.clone(), v, GOOD)
         with pytest.raises(IndexError) as caught:
             compiled(X.clone(), v, BAD)
-        found = traceback.extract_tb(caught.value.__traceback__)
-        lines = [(t.name, t.lineno - g.__code__.co_firstlineno) for t in found[1:] if t.filename == __file__]
-        assert lines == [("f", 6), ("g", 3)]
-        assert not any("dynamo_lite/" in t.filename for t in found if t.filename != __file__)
+        check_place(caught.value)
 
 
 def test_the_operator_that_raises_is_an_assignment():

@@ -106,11 +106,15 @@ def is_data(node: Node) -> bool:
 def is_written_since(builder: GraphBuilder, values: Iterable[TensorValue], n: int) -> bool:
     """Whether an operator behind the first `n` changes of the graph may have written to the memory of these values. Inputs in other memory
     count as unchanged as long as their memory is another one in each call."""
-    memories = {origin(value) for value in builder.operators.changed[n:]}
-    read = {origin(value) for value in values}
-    if any(map(is_of_an_input, memories)) and any(map(is_of_an_input, read)):
-        builder.passes.inputs.are_apart = True
+    memories, read = set(map(origin, builder.operators.changed[n:])), set(map(origin, values))
+    hold_apart(builder, memories, read)
     return not memories.isdisjoint(read)
+
+
+def hold_apart(builder: GraphBuilder, written: Iterable[TensorValue], others: Iterable[TensorValue]) -> None:
+    """Inputs among these first values of memories have other memory than those that the graph writes to: a precondition from now on."""
+    if any(map(is_of_an_input, written)) and any(map(is_of_an_input, others)):
+        builder.passes.inputs.are_apart = True
 
 
 def versions(builder: GraphBuilder, nodes: Sequence[Node]) -> int:

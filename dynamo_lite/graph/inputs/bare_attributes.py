@@ -8,9 +8,6 @@ Mirrors `torch/csrc/utils/disable_torch_function.cpp`.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import torch
 
 _C = torch._C
@@ -18,15 +15,19 @@ _C = torch._C
 SKIPS_NEXT = getattr(_C, "_peek_should_skip_torch_function", None)
 
 
-@contextlib.contextmanager
-def untold() -> Iterator[None]:
-    """Ask no class and no mode."""
-    skips_next = SKIPS_NEXT is not None and SKIPS_NEXT()
-    try:
-        with _C.DisableTorchFunction():
-            yield
-    finally:
-        if skips_next:  # it is for the next call of a torch function, and an access here takes it away
+class untold:
+    """A context in which no class and no mode is asked. Guards enter it at each call."""
+
+    __slots__ = "_below", "_skips_next"
+
+    def __enter__(self) -> None:
+        self._skips_next = SKIPS_NEXT is not None and SKIPS_NEXT()
+        self._below = _C.DisableTorchFunction()
+        self._below.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._below.__exit__(*error)
+        if self._skips_next:  # it is for the next call of a torch function, and an access here takes it away
             _C._set_skip_next_torch_function(True)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch._subclasses.fake_tensor import FakeTensor
 
-from dynamo_lite.graph.core.storages import is_of_an_input, origin
+from dynamo_lite.graph.core.storages import hold_apart, origin
 from dynamo_lite.graph.core.values import TensorValue
 
 if TYPE_CHECKING:
@@ -51,17 +51,11 @@ class DataMemos:
             else:
                 kept.append((fake, value))
         self.known = kept
-        if any(value is not None and is_input(value) for _, value in kept) and any(map(is_input, memories)):
-            self.builder.passes.inputs.are_apart = True
+        hold_apart(self.builder, memories, (origin(value) for _, value in kept if value is not None))
 
     def leave(self, is_inside: Callable[[TensorValue], bool]) -> None:
         """A body is finished, with its values: nothing tells any more what they were made of."""
         self.known = [(fake, value) for fake, value in self.known if value is None or not is_inside(value)]
-
-
-def is_input(value: TensorValue) -> bool:
-    """Whether the memory of a value is that of an input."""
-    return is_of_an_input(origin(value))
 
 
 def _clear(fake: FakeTensor) -> None:

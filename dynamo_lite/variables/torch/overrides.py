@@ -23,7 +23,7 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
 from dynamo_lite.graph.core.wrapper_tensors import is_followed, is_wrapper
-from dynamo_lite.graph.inputs.bare_attributes import SKIPS_NEXT
+from dynamo_lite.graph.inputs.bare_attributes import SKIPS_NEXT, untold
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import lookup, mro_of, name_of, qualname_of
@@ -383,14 +383,9 @@ def announced(tx: Frame, fn: Callable[..., Any], args: list[VariableTracker]) ->
 
 
 def unwrap(tensor: torch.Tensor) -> torch.Tensor:
-    """The same tensor as a plain one. Guards call this too, so a flag of the thread is put back: `_skip_one_hop_torch_function` sets it for
-    the next call of a torch function, whoever makes that call, and the call here would take it away."""
-    skips_next = SKIPS_NEXT is not None and SKIPS_NEXT()
-    with _C.DisableTorchFunctionSubclass():
-        plain = torch.Tensor.as_subclass(tensor, torch.Tensor)  # past a `__getattribute__` of its class
-    if skips_next:
-        _C._set_skip_next_torch_function(True)
-    return plain
+    """The same tensor as a plain one. Guards call this too."""
+    with untold():
+        return torch.Tensor.as_subclass(tensor, torch.Tensor)  # past a `__getattribute__` of its class
 
 
 class TensorSubclassVariable(TensorVariable):

@@ -96,9 +96,8 @@ def _check_left(found: dict[tuple[Any, ...], Any]) -> None:
 
 def _put_back(tx: Frame, one: CapturedBody, two: CapturedBody, found: dict[Any, Any], others: dict[Any, Any]) -> None:
     """Have both bodies read at their beginning what each sets to what it has found."""
-    pairs = list(
-        zip(one.body.graph.nodes, two.body.graph.nodes, strict=False)
-    )  # where they differ, their signatures do
+    # Where one has more nodes than the other, their signatures differ.
+    pairs = list(zip(one.body.graph.nodes, two.body.graph.nodes, strict=False))
     nodes: dict[Any, tuple[Node, Node]] = {}
     for first, second in pairs:
         key = (first.target, *first.args[:-1])
