@@ -403,3 +403,31 @@ def test_functions_of_a_number_from_data(function, catches, backend):
         for row in ROWS:
             x = torch.tensor(row)
             assert told(compiled, x) == told(program, x)
+
+
+DOMAINS = {
+    "exp": lambda x: math.exp(x.sum().item()),
+    "log": lambda x: (x + 1, math.log(x.sum().item())),
+    "log of an int": lambda x: math.log(x.argmax().item()),
+    "sin": lambda x: math.sin(x[0].item()),
+    "acos": lambda x: math.acos(x[0].item() / 4),
+    "mean": lambda x: math.exp((x[0].item() + x[1].item()) / 2),
+    "log of a mean": lambda x: math.log(abs(x[0].item() - x[1].item()) / 2),
+    "nested": lambda x: math.log(-(x[1].item() + 1.0)),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("program", DOMAINS.values(), ids=DOMAINS)
+def test_functions_with_a_domain_in_one_graph(program, backend):
+    def told(fn, x):
+        try:
+            return repr(fn(x))
+        except (ValueError, OverflowError) as error:
+            return type(error), str(error)
+
+    with config.patch(capture_scalar_outputs=None):
+        compiled = dynamo_lite.compile(program, backend=backend, fullgraph=True)
+        for row in ROWS:
+            x = torch.tensor(row)
+            assert told(compiled, x) == told(program, x)

@@ -54,18 +54,31 @@ def ass_subscript(self: TensorVariable, tx: Frame, key: VariableTracker, value: 
 
 
 def with_numbers(tx: Frame, key: VariableTracker) -> VariableTracker:
-    """The key with the numbers that tensors in its slices hold, as torch reads them, and with those of numpy's scalars, where the graph may
-    have such numbers."""
+    """The key with the numbers that tensors hold, alone or in slices, as torch reads them, and with those of numpy's scalars, where the graph
+    may have such numbers."""
+    if not has_numbers(tx):
+        return key
     if isinstance(key, TupleVariable) and any(
-        isinstance(item, SliceVariable) or _is_scalar(item) for item in key.items
+        isinstance(i, SliceVariable) or _holds_position(tx, i) for i in key.items
     ):
         return TupleVariable([with_numbers(tx, item) for item in key.items])
-    if _is_scalar(key) and has_numbers(tx):
+    if _holds_position(tx, key):
         return key.nb_index(tx)
-    if not isinstance(key, SliceVariable) or not has_numbers(tx):
+    if not isinstance(key, SliceVariable):
         return key
-    parts = [p.nb_index(tx) if isinstance(p, TensorVariable) or _is_scalar(p) else p for p in key.children()]
-    return SliceVariable(*parts)
+    return SliceVariable(*[p.nb_index(tx) if isinstance(p, TensorVariable) or _is_scalar(p) else p for p in key.children()])
+
+
+def _holds_position(tx: Frame, item: VariableTracker) -> bool:
+    """Whether torch reads the position that an item of a key means from it: of a tensor without dimensions and numpy's scalars, of ints
+    (`applySlicing` in `TensorIndexing.h`; bools and bytes are masks). In the body of a `vmap` there may be many positions in it."""
+    if not isinstance(item, TensorVariable):
+        return _is_scalar(item)
+    meta = item.proxy.meta
+    return tx.tr.graph.scope is None and meta.ndim == 0 and meta.dtype in _POSITIONS
+
+
+_POSITIONS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 
 
 # -- arrays of numpy

@@ -25,6 +25,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
 from dynamo_lite.variables.protocol.native import emit_call
 
+from ..data_checks import check
 from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked
 from ..symnode import is_from_data as is_item
 
@@ -122,18 +123,61 @@ def _is_total(tx: Frame, function: Callable[..., Any], operands: Sequence[Variab
 
 
 def _is_held_to_domain(tx: Frame, function: Callable[..., Any], operands: Sequence[VariableTracker]) -> bool:
-    """Whether the graph may assert that an item lies where the function raises nothing. Where it doesn't (nan doesn't either), the frame
-    starts again and the function says so itself: that needs a graph that may break."""
-    bounds, sizes = _DOMAINS.get(function), tx.tr.graph.passes.sizes
-    if bounds is None or len(operands) != 1 or not is_item(operands[0]) or not sizes.needs_no_data:
+    """Whether the graph may assert that a number lies where the function raises nothing. Where it doesn't, the frame starts again and the
+    function says so itself."""
+    bounds = _DOMAINS.get(function)
+    if bounds is None or len(operands) != 1:
         return False
-    (item,) = operands
-    for bound, sign, nearest_int in zip(bounds, (">=", "<="), (math.ceil, math.floor), strict=True):
+    (number,) = operands
+    if is_item(number):
+        _assert_item(tx, number, bounds, str(function))
+        return True
+    held = _in_graph(tx, number)
+    for bound, outside in zip(bounds, (torch.lt, torch.gt), strict=True):
+        if not math.isinf(bound):
+            flag = tx.tr.graph.call(tx, "call_function", outside, [held, ConstantVariable(bound)])
+            check(tx, flag, False, "data-dependent-size", str(function))
+    return True
+
+
+_SIGNS = ((">=", "<"), ("<=", ">"))
+"""How numbers within the lower bound and beyond it compare with it; and with the upper bound."""
+
+
+def _assert_item(tx: Frame, item: VariableTracker, bounds: tuple[float, float], text: str) -> None:
+    """Have the graph assert that an item lies between these floats: as a fact about numbers where the graph may break instead (nan is no
+    such number then), else as a check of data, which is undone."""
+    sizes = tx.tr.graph.passes.sizes
+    for bound, (within, beyond), nearest_int in zip(bounds, _SIGNS, (math.ceil, math.floor), strict=True):
         if math.isinf(bound) or (item.python_type() is not float and abs(bound) > UNBOUNDED):
             continue
         limit = ConstantVariable(bound if item.python_type() is float else nearest_int(bound))
-        sizes.assume(item.tp_richcompare(tx, limit, sign).proxy)
-    return True
+        if sizes.needs_no_data:
+            sizes.assume(item.tp_richcompare(tx, limit, within).proxy)
+            continue
+        outside = item.tp_richcompare(tx, limit, beyond)
+        if isinstance(outside, SymNodeVariable):
+            check(tx, outside.as_tensor(tx), False, "data-dependent-size", text)
+
+
+_IN_GRAPH = {
+    **{operator.add: torch.add, operator.sub: torch.sub, operator.mul: torch.mul, operator.truediv: torch.div},
+    **{operator.neg: torch.neg, operator.pos: torch.positive, operator.abs: torch.abs, abs: torch.abs},
+}
+"""Functions of numbers → what gives the same of tensors of doubles."""
+
+
+def _in_graph(tx: Frame, vt: VariableTracker) -> VariableTracker:
+    """A number that Python computes behind the graph as a tensor of one double, which checks may ask; a compiler may round it differently,
+    so that the function itself raises at the edge of its domain, behind the graph. Breaks the graph for other functions."""
+    graph = tx.tr.graph
+    if isinstance(vt, LateNumberVariable):
+        if vt.function not in _IN_GRAPH:
+            vt.proxy.refuse()
+        operands = [_in_graph(tx, operand) for operand in vt.operands]
+        return graph.call(tx, "call_function", _IN_GRAPH[vt.function], operands)
+    dtype = {"dtype": ConstantVariable(torch.float64)}
+    return graph.call(tx, "call_function", torch.scalar_tensor, [vt], dtype)
 
 
 def _is_not_zero(tx: Frame, divisor: VariableTracker) -> bool:
