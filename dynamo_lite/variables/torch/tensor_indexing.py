@@ -54,8 +54,8 @@ def ass_subscript(self: TensorVariable, tx: Frame, key: VariableTracker, value: 
 
 
 def with_numbers(tx: Frame, key: VariableTracker) -> VariableTracker:
-    """The key with the numbers that tensors hold, alone or in slices, as torch reads them, and with those of numpy's scalars, where the graph
-    may have such numbers."""
+    """The key with the numbers that tensors hold, alone or in slices, as torch reads them, and with those of numpy's scalars, where the
+    graph may have such numbers."""
     if not has_numbers(tx):
         return key
     if isinstance(key, TupleVariable) and any(
@@ -66,7 +66,9 @@ def with_numbers(tx: Frame, key: VariableTracker) -> VariableTracker:
         return key.nb_index(tx)
     if not isinstance(key, SliceVariable):
         return key
-    return SliceVariable(*[p.nb_index(tx) if isinstance(p, TensorVariable) or _is_scalar(p) else p for p in key.children()])
+    return SliceVariable(
+        *[p.nb_index(tx) if isinstance(p, TensorVariable) or _is_scalar(p) else p for p in key.children()]
+    )
 
 
 def _holds_position(tx: Frame, item: VariableTracker) -> bool:

@@ -347,25 +347,6 @@ for _name in ("equal", "allclose"):
     HANDLERS[getattr(T, _name)] = HANDLERS[getattr(torch, _name)] = _compared(_name)
 
 
-@method(T.tolist)
-def tensor_tolist(tx: Frame, self: TensorVariable) -> VariableTracker:
-    """Nested lists of numbers, each of which the graph knows."""
-    if not self.proxy.meta.ndim:
-        return tensor_item(tx, self)
-    if not has_numbers(tx):
-        return unsupported("data-dependent-operator", "Tensor.tolist()", origin=made_at(self.proxy))
-    n = dimension(self, 0).as_python_constant()
-    if n > MAX_ITEMS:
-        return unsupported("data-dependent-operator", f"Tensor.tolist() of {n} items", origin=made_at(self.proxy))
-    return ListVariable(
-        [tensor_tolist(tx, torchs_slots(self).mp_subscript(self, tx, ConstantVariable(i))) for i in range(n)]
-    )
-
-
-MAX_ITEMS = 64
-"""Numbers of one dimension that become values of the graph."""
-
-
 # These call the slot of torch's own, whatever the class of the tensor defines.
 for _name, _slot in {"__len__": "mp_length", "__iter__": "tp_iter", "__hash__": "tp_hash"}.items():
     HANDLERS[getattr(T, _name)] = lambda tx, self, *, slot=_slot: getattr(torchs_slots(self), slot)(self, tx)
