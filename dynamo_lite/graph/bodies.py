@@ -8,6 +8,7 @@ except through the operator's result.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ from dynamo_lite.signals import let_through
 from .core.keep_dynamo_unloaded import without_compiler
 from .core.modes import dispatch_keys_kept
 from .core.nodes import NodeMeta, set_meta
-from .core.storages import origins
+from .core.operator_names import may_write
+from .core.storages import derivation, maker, origins
 from .core.values import SymValue, TensorValue
 from .core.varying_floats import FloatValue
 from .core.writes import WatchesWrites, keys_of
@@ -32,6 +34,12 @@ if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
 
 BREAK = "higher-order-operator"
+
+
+def _is_by_data(node: Node) -> bool:
+    """Whether an argument is a number that data decide: Inductor (2.13) forgets it in a body."""
+    numbers = [n.meta.subject for n in node.all_input_nodes if isinstance(n.meta.subject, SymValue)]
+    return any(type(n.sym) is not torch.SymInt or not n.sym.node.has_hint() for n in numbers)
 
 
 class Body:
@@ -79,9 +87,9 @@ class Body:
         around = self.parent.transforms if self.parent is not None else ()
         return (*around, self.transform) if self.transform else around
 
-    def is_side_of(self, branch: Any) -> bool:
-        """Whether this is a side of a branch, or in one."""
-        return self.branch == branch or (self.parent is not None and self.parent.is_side_of(branch))
+    def sides_of(self, branch: Any) -> int:
+        """How many sides of a branch this is in, itself included."""
+        return (self.branch == branch) + (0 if self.parent is None else self.parent.sides_of(branch))
 
     def is_turn_of(self, loop: Any) -> bool:
         """Whether this is a turn of a loop, or in one."""
@@ -184,6 +192,48 @@ class Body:
                 )
             self.graph.erase_node(placeholder)
 
+    def read_from(self, value: SymValue, tensor: TensorValue) -> None:
+        """Read a number from outside from a tensor that holds it, for an operator that takes no such numbers."""
+        placeholder = self.lifted.pop(value)
+        held = self.lift(tensor)
+        first = next((node for node in self.graph.nodes if node.op != "placeholder"), self.graph._root)
+        with self.graph.inserting_before(first):
+            number = self.create("call_method", "item", (held,))
+        set_meta(number, NodeMeta(self.builder.propagator, value))
+        placeholder.replace_all_uses_with(number)
+        self.graph.erase_node(placeholder)
+
+    def view_again(self, value: TensorValue) -> None:
+        """Make a view from outside anew inside, of the first tensor in its memory, for an operator that refuses several tensors in one
+        memory; if only views lead there."""
+        steps = derivation(value)
+        makers = [maker(step) for step in steps[1:]]
+        if not makers or any(may_write(node.target, node.kwargs) or _is_by_data(node) for node, _ in makers):
+            return
+        made = self.lift(steps[0])
+        first = next((node for node in self.graph.nodes if node.op != "placeholder"), self.graph._root)
+        for before, step, (node, items) in zip(steps, steps[1:], makers, strict=False):
+            known = {before: made}
+            args, kwargs = map_arg((node.args, node.kwargs), lambda arg, known=known: self._argument(arg, known))
+            with self.graph.inserting_before(first):
+                made = self._again(node, args, kwargs, step if not items else None)
+                for n, i in enumerate(items):
+                    made = self.create("call_function", operator.getitem, (made, i))
+                    set_meta(made, NodeMeta(self.builder.propagator, step if n + 1 == len(items) else None))
+        placeholder = self.lifted.pop(value)
+        placeholder.replace_all_uses_with(made)
+        self.graph.erase_node(placeholder)
+
+    def _argument(self, node: Node, known: dict[TensorValue, Node]) -> Node:
+        value = node.meta.subject
+        return known[value] if value in known else self.lift(value)
+
+    def _again(self, node: Node, args: Any, kwargs: Any, value: TensorValue | None) -> Node:
+        made = self.create(node.op, node.target, args, kwargs)
+        set_meta(made, NodeMeta(self.builder.propagator, value))
+        made.meta.sequence = node.meta.sequence
+        return made
+
     # -- the end
 
     def finish(self, outputs: list[Any], lifted: list[Any]) -> GraphModule:
@@ -195,6 +245,11 @@ class Body:
         for node in reversed(order):
             if root._next is not node:
                 root.append(node)
+        for node in reversed(list(self.graph.nodes)):
+            if (node.op, node.target) == ("call_method", "item") and not node.users and node not in outputs:
+                self.graph.erase_node(
+                    node
+                )  # a number that nobody wants, which may keep AOTAutograd from taking the body
         self.graph.output(tuple(outputs))
         module = silenced(GraphModule(self.bodies, self.graph))
         self._pass_on_changes()

@@ -268,11 +268,17 @@ def unary(f: Frame, i: Instr) -> None:
 
 @op(Op.NOT)
 def not_(f: Frame, i: Instr) -> None:
-    f.stack[-1] = ConstantVariable(not f.stack[-1].value)
+    flag = f.stack[-1]
+    f.stack[-1] = (
+        ConstantVariable(not flag.value) if isinstance(flag, ConstantVariable) else flag.late_truth(f, negated=True)
+    )
 
 
 @op(Op.TO_BOOL)
 def to_bool(f: Frame, i: Instr) -> VariableTracker | None:
+    if f.lifted.instrs[f.cur + 1].op is Op.NOT:
+        f.stack[-1] = abstract.truth(f, f.stack[-1])
+        return None
     try:
         f.stack[-1] = ConstantVariable(abstract.is_true(f, f.stack[-1]))
     except BothSidesFollowed as followed:

@@ -268,14 +268,6 @@ def range_with_else(x):
     return x
 
 
-def range_that_returns(x):
-    for _ in range(4):
-        x = x + 1
-        if x.sum() > 9:
-            return x * 3
-    return x
-
-
 def range_with_a_list(x):
     found = []
     for _ in range(8):
@@ -284,14 +276,6 @@ def range_with_a_list(x):
         if x.sum() > 20:
             break
     return x, found
-
-
-def items_that_data_end(x):
-    for factor in (1.0, 2.0, 3.0):
-        x = x * factor
-        if x.sum() > 9:
-            break
-    return x
 
 
 BREAKS = {
@@ -303,9 +287,7 @@ BREAKS = {
     second_test_by_index: "aten.select.int may run only if it goes on",
     second_test_draws: "aten.rand.* may run only if it goes on|rand may run only if it goes on",
     range_with_else: "a loop over a range that data end with an `else`",
-    range_that_returns: "a loop over a range that data end with an `else` or a return",
     range_with_a_list: "a loop that data end changes list",
-    items_that_data_end: "over something else than a range of constants",
 }
 
 

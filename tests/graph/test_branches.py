@@ -641,3 +641,51 @@ def test_inference_mode_breaks(fn):
             assert not list(differences(outcome(fn, x), outcome(compiled, x)))
     with torch.inference_mode(mode), pytest.raises(Unsupported, match="inference mode|changes a tensor from outside"):
         dynamo_lite.compile(fn, backend="eager", fullgraph=True)(torch.ones(3))
+
+
+def chunks(x):
+    a, b = x.chunk(2)
+    return (a * b).exp().cumsum(0) if x.sum() > 0 else (x[: len(a)] + a).cumsum(0)
+
+
+def strided(x):
+    a = x.view(10, 20).t()
+    b = a[3:13, ::2]
+    return b.cumsum(0) * a[:10, ::2] if x.sum() > 0 else x.view(10, 20).t()[3:13, ::2].cumsum(1)
+
+
+def detached(x):
+    a = x[:100]
+    d = a.detach()
+    return (a * d).cumsum(0) if x.sum() > 0 else (a + d + x[100:]).cumsum(0)
+
+
+def written_before(x):
+    y = x * 1
+    a = y[:100]
+    y[0] = 5
+    return (a * y[100:]).cumsum(0) if x.sum() > 0 else (a + y[100:]).cumsum(0)
+
+
+def views_of_a_side(x):
+    if x.sum() > 0:
+        return x[1] * 10
+    for v in x[:2]:
+        if v > -0.5:
+            return v * 10
+    return x.sum()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("function", [chunks, strided, detached, written_before, views_of_a_side])
+def test_sides_use_several_views_of_a_tensor(function, requires_grad, backend):
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    for x in (torch.rand(200), -torch.rand(200)):
+        mine, theirs = (x.clone().requires_grad_(requires_grad) for _ in range(2))
+        found, expected = compiled(mine), function(theirs)
+        torch.testing.assert_close(found, expected)
+        if requires_grad:
+            found.sum().backward()
+            expected.sum().backward()
+            torch.testing.assert_close(mine.grad, theirs.grad)

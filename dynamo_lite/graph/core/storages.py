@@ -59,6 +59,14 @@ def origin(value: TensorValue) -> TensorValue:
     return _first(value, lambda first: base_of(first) or _detached_from(first))
 
 
+def derivation(value: TensorValue) -> list[TensorValue]:
+    """The values from the first one in the memory of this one to it, each a view of, or detached from, the one before."""
+    steps: list[Any] = [value]
+    while isinstance(before := base_of(steps[-1]) or _detached_from(steps[-1]), TensorValue):
+        steps.append(before)
+    return steps[::-1]
+
+
 def counter(value: TensorValue) -> TensorValue:
     """The first value that has the version counter of this one: that of `data` is a new one."""
     return _first(value, _detached_from)

@@ -32,7 +32,7 @@ from dynamo_lite.isa.typeobject import (
 )
 
 from .base import MISSING, ObservedException, VariableTracker, running
-from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, fold
+from .constant import ATOMIC_TYPES, NOT_IMPLEMENTED, ConstantVariable, boolean, fold
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -366,6 +366,12 @@ def is_true(tx: Frame, v: VariableTracker) -> bool:
     if v.mp_length is not None or v.sq_length is not None:
         return is_true(tx, length(tx, v))
     return True
+
+
+def truth(tx: Frame, v: VariableTracker) -> VariableTracker:
+    """`bool(v)`: the answer of `is_true`, or a bool of the graph that only data decide."""
+    late = None if v.late_truth is None else v.late_truth(tx)
+    return boolean(is_true(tx, v)) if late is None else late
 
 
 def length(tx: Frame, v: VariableTracker) -> VariableTracker:

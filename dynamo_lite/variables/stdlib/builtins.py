@@ -52,6 +52,7 @@ from dynamo_lite.variables.protocol.abstract import (
     rest,
     richcompare,
     set_attr,
+    truth,
     type_name,
     unary_op,
 )
@@ -455,7 +456,7 @@ def int_key(tx: Frame, v: VariableTracker) -> Any:
 
 @constructor(bool)
 def new_bool(tx: Frame, cls: VariableTracker, x: VariableTracker | None = None, /) -> VariableTracker:
-    return boolean(x is not None and is_true(tx, x))
+    return boolean(False) if x is None else truth(tx, x)
 
 
 def _convert(

@@ -65,6 +65,8 @@ MOST_NESTED = 24
 """Quotients and remainders within each other, of which the algebra makes an expression that it takes ever longer to compare: beyond so many
 the number is a constant."""
 _BITWISE = frozenset({operator.and_, operator.or_, operator.xor})
+_OF_INTS = frozenset({operator.add, operator.sub, operator.mul, operator.neg, operator.pos, abs})
+"""Functions that take bools for ints."""
 _PARTIAL = frozenset({operator.truediv, operator.floordiv, operator.mod}) | _SHIFTS
 
 
@@ -72,6 +74,7 @@ class SymNodeVariable(VariableTracker):
     """A symbolic int, float or bool. `proxy` is its graph value."""
 
     is_symbolic = True
+    flag: tuple[VariableTracker, object] | None = None  # the tensor that a bool was read from, and when
 
     def __init__(self, proxy: SymValue) -> None:
         self.proxy = proxy
@@ -122,6 +125,8 @@ class SymNodeVariable(VariableTracker):
 
     def as_tensor(self, tx: Frame) -> VariableTracker:
         """The truth of the number as a tensor."""
+        if self.flag is not None and self.flag[0].moment(tx) == self.flag[1]:
+            return self.flag[0]
         number = self if self.python_type() is bool else self.tp_richcompare(tx, ConstantVariable(0), "!=")
         dtype = {"dtype": ConstantVariable(torch.bool)}
         return tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype)
@@ -134,6 +139,10 @@ class SymNodeVariable(VariableTracker):
         return None if self.python_type() is float else self._itself
 
     def nb_int(self, tx: Frame) -> VariableTracker:
+        if _is_bool_from_data(self):  # whose number the algebra would ask for
+            dtype = {"dtype": ConstantVariable(torch.int64)}
+            made = tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [self], dtype)
+            return tx.call(made.tp_getattro(tx, "item"), [])
         return self if self.python_type() is int else apply_number_function(tx, torch.sym_int, self)
 
     def nb_float(self, tx: Frame) -> VariableTracker:
@@ -248,6 +257,8 @@ def _host(operand: Any) -> Any:
 
 def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: VariableTracker) -> VariableTracker:
     """A function of numbers, some of them symbolic."""
+    if function in _OF_INTS and any(map(_is_bool_from_data, trackers)):  # True + 1
+        trackers = tuple([vt.nb_int(tx) if _is_bool_from_data(vt) else vt for vt in trackers])
     operands = [operand_of(vt) for vt in trackers]
     if any(o is MISSING for o in operands):
         return _with_complex(tx, function, trackers)
@@ -652,6 +663,20 @@ HANDLERS[float.__round__] = float_round
 def is_from_data(vt: VariableTracker) -> bool:
     """Whether it is a number of the graph that only tensor data decide."""
     return isinstance(vt, SymNodeVariable) and not isinstance(vt.proxy, FloatValue) and is_unbacked(vt.proxy.sym)
+
+
+DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
+"""Of the tensors that stand for numbers."""
+
+
+def scalar_tensor(tx: Frame, number: VariableTracker) -> VariableTracker:
+    """A number as a tensor."""
+    dtype = {"dtype": ConstantVariable(DTYPES[number.python_type()])}
+    return tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype)
+
+
+def _is_bool_from_data(vt: VariableTracker) -> bool:
+    return is_from_data(vt) and vt.python_type() is bool
 
 
 @packs(SymNodeVariable)

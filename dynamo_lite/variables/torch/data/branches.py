@@ -41,14 +41,15 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from ..body import CapturedBody, Outside, followed, is_same, structure
 from ..higher_order.control_flow import Branches
-from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked
+from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked, scalar_tensor
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
 from .extremes import ChosenVariable, ExtremeChoice
 from .for_loops import ForLoop, head_of_for
-from .joins import Joins, NewObject, ResultPlace, is_number, parts_of, scalar_in, scalar_tensor
+from .joins import Joins, NewObject, ResultPlace, is_number, parts_of, scalar_in
 from .loops import DataLoop, side_that_returns
 from .total import Total, why_partial
+from .unrolled import MOST_TURNS, is_over_range, stack_of_turn
 from .written import WrittenTensor, changed_copy, expect_of_mode, without_gains, write_back, written_by
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class _Fork:
     """A branch. `end`: the instruction where its sides meet, or one behind the last if they return; `pairs`: the objects of both sides
     that differ there; `outside`: which of them are tensors that existed before; `written`: the tensors that the sides change in place;
     `changed`: the objects that they change, as they are to be where the sides meet."""
+
+    most_nested = 1  # sides of this branch within each other
 
     def __init__(self, tx: Frame, flag: TensorVariable, end: int | None = None) -> None:
         self.tx, self.flag = tx, flag
@@ -190,7 +193,7 @@ class _Fork:
         tx, budget, graph = self.tx, self.tx.tr.budget, self.tx.tr.graph
         body = graph.open_body()
         body.branch = (tx, self.place)
-        if graph.scope is not None and graph.scope.is_side_of(body.branch):
+        if graph.scope is not None and graph.scope.sides_of(body.branch) >= self.most_nested:
             unsupported(SLUG, "a loop that data end")
         handled = tx.tr.thread.active_exception()
         break_step, budget.break_step = budget.break_step, -1
@@ -206,13 +209,16 @@ class _Fork:
     def _run(self, truth: bool) -> _Side:
         """Interpret one side. Objects have their old contents again afterwards."""
         tx, changes = self.tx, dict[int, Change]()
-        tx.locals, tx.stack[:] = list(self.locals), self.stack
+        tx.locals, tx.stack[:] = list(self.locals), self._stack_of_side()
         tx.ip = self.jump.target if self.jump.arg is truth else self.place + 2
         with self.contents.put_back(changes):
             result = tx.run_to(self.end)
         if result is not None and self.end < len(tx.lifted.instrs):
             unsupported(SLUG, "a side that returns before the sides meet")
         return _Side(tx.locals, list(tx.stack), result, changes)
+
+    def _stack_of_side(self) -> list[Any]:
+        return self.stack
 
     def _expect_alike(self, branches: Branches) -> None:
         """Break where it can be told from a result, other than by its value, which side it comes from."""
@@ -381,6 +387,24 @@ class _Fork:
         return [fill(entry, merged) for entry in entries]
 
 
+class _Unrolled(_Fork):
+    """A branch in a loop over what is known, of which one side leaves the loop; the other one goes on, to this branch again."""
+
+    most_nested = MOST_TURNS
+
+    @classmethod
+    def of(cls, tx: Frame, flag: TensorVariable) -> _Unrolled | None:
+        """The branch, if it is one in such a loop which is no loop over a range (`ForLoop`), or returns."""
+        fork = cls(tx, flag)
+        return None if fork._stack_of_turn() is None or is_over_range(tx, fork.end) else fork
+
+    def _stack_of_turn(self) -> list[Any] | None:
+        return stack_of_turn(self.tx.lifted, self.place, self.end, self.locals, self.stack)
+
+    def _stack_of_side(self) -> list[Any]:
+        return self._stack_of_turn() or self.stack
+
+
 class _Leaving(_Fork):
     """A branch in a loop, of which the side of this truth leaves the loop: it does nothing more before `end`."""
 
@@ -441,14 +465,18 @@ def _leave(tx: Frame, flag: VariableTracker, truth: bool, head: int) -> None:
     _Leaving(tx, flag, truth, head).join()
 
 
-def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> None:
-    """Make a loop part of the graph. What somebody else has of the tensors before it is what they are if there is no turn."""
+def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> VariableTracker | None:
+    """Make a loop part of the graph. What somebody else has of the tensors before it is what they are if there is no turn. None, or the
+    value that the frame returns."""
+    unrolled = _Unrolled.of(tx, flag)
+    if unrolled is not None:
+        return unrolled.join()
     if head_of_for(tx) is None:
         loop = DataLoop(tx, flag, truth)
     else:
         loop = ForLoop(tx, flag, not truth, _leave)
         if not loop.has_turns:
-            return
+            return None
     chosen = []
     results = loop.capture()
     tell(tx, loop.place, "torch.while_loop")
@@ -458,6 +486,7 @@ def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> None:
             chosen.append((made, ChosenVariable(made, loop.goes_on, made, before)))
             tx.tr.effects.provisos.append(ExtremeChoice(tx, chosen[-1][1], with_gradients=True))
     tx.locals = [next((new for old, new in chosen if old is vt), vt) for vt in tx.locals]
+    return None
 
 
 def _are_numbers(one: VariableTracker, other: VariableTracker) -> bool:

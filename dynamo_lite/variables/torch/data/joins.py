@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from dynamo_lite.exc import unsupported
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
@@ -21,7 +19,7 @@ from dynamo_lite.variables.objects.instance import InstanceVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
-from ..symnode import SymNodeVariable
+from ..symnode import DTYPES, SymNodeVariable, scalar_tensor
 from ..tensor import converted_item
 
 if TYPE_CHECKING:
@@ -31,21 +29,11 @@ if TYPE_CHECKING:
 SLUG = "data-dependent-branch"
 
 
-DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
-"""Of the tensors that stand for numbers."""
-
-
 def is_number(vt: VariableTracker | None) -> bool:
     """Whether this is a number of Python's that a tensor can hold."""
     if isinstance(vt, ConstantVariable):
         return vt.python_type() in DTYPES and abs(vt.value) < 2**63
     return isinstance(vt, SymNodeVariable) and vt.python_type() in DTYPES
-
-
-def scalar_tensor(tx: Frame, number: VariableTracker) -> VariableTracker:
-    """A number as a tensor."""
-    dtype = {"dtype": ConstantVariable(DTYPES[number.python_type()])}
-    return tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype)
 
 
 def scalar_in(tx: Frame, body: Body, number: VariableTracker) -> VariableTracker:

@@ -26,11 +26,11 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 
 from ..body import CapturedBody, body_with, fakes_of, followed, is_same, needs_grad
 from ..higher_order.control_flow import loop_node
-from ..symnode import SymNodeVariable
+from ..symnode import SymNodeVariable, scalar_tensor
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
 from .extremes import ChosenVariable
-from .joins import is_number, scalar_in, scalar_tensor
+from .joins import is_number, scalar_in
 from .total import BehindNode, why_partial
 from .written import expect_of_mode
 

@@ -69,7 +69,8 @@ _RAISES_FOR_INTS = (
 _NAMES = frozenset(
     (
         "sum mean max min amax amin any all norm abs neg add sub mul lt le gt ge eq ne logical_and logical_or logical_not isnan"
-        " isfinite isinf detach reshape scalar_tensor tensor clone"
+        " isfinite isinf isclose detach reshape scalar_tensor tensor clone unbind view flatten squeeze unsqueeze exp log"
+        " sqrt square sin cos tanh sigmoid relu float double bool var std"
     ).split()
 )
 
@@ -77,8 +78,17 @@ _NAMES = frozenset(
 def why_partial(node: Node) -> str | None:
     """The name of what a node of a captured graph calls, unless it is known to be defined for all values."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    if name == "getitem" and not any(isinstance(part, Node) for part in _parts(node.args[1])):
+        return None  # its position was looked at when the node was made
     is_partial = node.op.startswith("call") and (name not in _NAMES or may_write(node.target, node.kwargs))
     return name if is_partial else None
+
+
+def _parts(key: Any) -> list[Any]:
+    """The items of a subscript, with the ends of its slices."""
+    if isinstance(key, slice):
+        return [key.start, key.stop, key.step]
+    return [part for item in key for part in _parts(item)] if isinstance(key, tuple | list) else [key]
 
 
 class BehindNode(Interpreter):

@@ -22,7 +22,8 @@ from dynamo_lite.backends.branch import branch
 from dynamo_lite.exc import gist, unsupported
 from dynamo_lite.graph.bodies import BREAK, shares_memory
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
-from dynamo_lite.graph.core.values import SymValue
+from dynamo_lite.graph.core.storages import origin
+from dynamo_lite.graph.core.values import SymValue, TensorValue
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.base import VariableTracker
@@ -43,7 +44,7 @@ from dynamo_lite.variables.torch.body import (
     structure,
     union,
 )
-from dynamo_lite.variables.torch.symnode import SymNodeVariable, is_unbacked
+from dynamo_lite.variables.torch.symnode import SymNodeVariable, is_unbacked, scalar_tensor
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
 if TYPE_CHECKING:
@@ -83,11 +84,33 @@ def _tensors(tx: Frame, *lists: VariableTracker) -> list[list[Any]]:
     return result
 
 
-def _lifted(captured: list[CapturedBody]) -> list[Any]:
-    """The values from outside that the bodies use: tensors and ints. Floats, which these operators do not take, become constants."""
+def _lifted(captured: list[CapturedBody], changed: Sequence[Any] = ()) -> list[Any]:
+    """The values from outside that the bodies use: tensors and ints. These operators take no other numbers: floats that vary become
+    constants, and those that data decide are read from tensors, as bools are."""
+    tensors: dict[SymValue, TensorValue] = {}
     for one in captured:
         one.body.fix_floats()
+        for value in list(one.lifted):
+            if isinstance(value, SymValue) and type(value.sym) is not torch.SymInt:
+                if value not in tensors:
+                    tensors[value] = scalar_tensor(one.tx, SymNodeVariable(value)).proxy
+                one.body.read_from(value, tensors[value])
+    _share_memory(captured, set(map(origin, changed)))
     return union(captured)
+
+
+def _share_memory(captured: list[CapturedBody], changed: set[TensorValue]) -> None:
+    """Where the bodies use several tensors in one memory, which the operators refuse, give them the first one, of which they make views. Of
+    what the bodies change they have copies."""
+    memories: dict[TensorValue, list[TensorValue]] = {}
+    for value in union(captured):
+        if isinstance(value, TensorValue):
+            memories.setdefault(origin(value), []).append(value)
+    for memory, values in memories.items():
+        for value in values if len(values) > 1 and memory not in changed else ():
+            for one in captured:
+                if value in one.body.lifted:
+                    one.body.view_again(value)
 
 
 def _nodes(graph: GraphBuilder, values: list[Any]) -> tuple[Any, ...]:
@@ -134,7 +157,7 @@ class Branches:
         changed: Sequence[Any] = (),
     ) -> None:
         self.tx, self.pred, self.sides = tx, pred, sides
-        self.lifted = _lifted(sides)
+        self.lifted = _lifted(sides, changed)
         self.modules = [side.module(self.lifted) for side in sides]
         self.results = [
             _fake_results(side, m, self.lifted, changed) for side, m in zip(sides, self.modules, strict=True)
