@@ -33,7 +33,7 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, TRUE, Const
 from dynamo_lite.variables.torch.symnode import SymNodeVariable, operand_of
 from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, set_operators
 
-from . import scalarmath
+from . import ranges, scalarmath
 from .arrays import ATTRIBUTES, ArrayVariable, array_in_memory_of, dtype_of, families, with_views
 from .layout import is_of_data, layout_of, shape_now, strides_now
 from .scalarmath import ScalarVariable, any_within, varies
@@ -138,6 +138,8 @@ class NumpyCall:
         if isinstance(vt, SymNodeVariable) and self.path in _ELEMENTWISE:
             dtypes = [sample.dtype for _, sample in self.samples.values()]
             dtype = numpy.result_type(*dtypes, self.sample(vt)) if dtypes else None
+            if vt.python_type() is int and ranges.compares_exactly(self):
+                dtype = numpy.dtype(numpy.int64)
             if dtype is not None and (
                 dtype.kind == "f" or dtype == numpy.int64
             ):  # others might not have room for the number
@@ -270,7 +272,8 @@ def call_numpy(
     tx.tr.guards.global_state(warns_at_most, "floating-point errors of numpy's raise nothing")
     call = NumpyCall(path, real, args, kwargs)
     expected = call.expected()
-    if _DIFFERENT.get(path, _is_out_of_range)(call):
+    is_different = path in _DIFFERENT and _DIFFERENT[path](call)
+    if is_different or ranges.refuses_exponents(tx, call) or not ranges.have_room(tx, call, expected):
         return unsupported("numpy", f"{path}, which torch computes otherwise")
     try:
         return call.result(tx, expected, call.enter(tx))
@@ -364,12 +367,6 @@ def _is_complex(call: NumpyCall) -> bool:
     return "c" in _kinds(call)
 
 
-def _may_refuse_exponents(call: NumpyCall) -> bool:
-    """Complex numbers, or ints to the power of an array of ints: numpy raises for one that is negative."""
-    has_array = any(isinstance(exponent, ArrayVariable) for exponent in call.args[1:2])
-    return _is_complex(call) or (has_array and _kinds(call) <= {"b", "i"})
-
-
 _DIFFERENT: dict[str, Callable[[NumpyCall], bool]] = {
     **dict.fromkeys(("cbrt", "histogram2d", "histogramdd", "modf"), lambda call: True),
     "histogram": _makes_bins,
@@ -377,19 +374,11 @@ _DIFFERENT: dict[str, Callable[[NumpyCall], bool]] = {
     **dict.fromkeys(("put", "ndarray.put"), _puts_otherwise),
     **dict.fromkeys(("percentile", "quantile"), _has_narrow_positions),
     **dict.fromkeys(("std", "var", "ndarray.std", "ndarray.var"), _sums_in_ints),
-    "float_power": _is_complex,
-    **dict.fromkeys(("power", "operator.pow", "operator.ipow"), _may_refuse_exponents),
+    **dict.fromkeys(("float_power", "power", "operator.pow", "operator.ipow"), _is_complex),
     **dict.fromkeys(("squeeze", "ndarray.squeeze"), _may_drop_sizes),
     "angle": lambda call: not _is_complex(call),
 }
 """Function → whether `torch._numpy` computes a call of it otherwise than numpy."""
-
-
-def _is_out_of_range(call: NumpyCall) -> bool:
-    """Whether a Python int is none of the dtype of an array of ints beside it: numpy compares it as it is, and refuses to compute."""
-    dtypes = [sample.dtype for _, sample in call.samples.values() if sample.dtype.kind in "iu"]
-    ints = [vt.value for vt in call.args if isinstance(vt, ConstantVariable) and type(vt.value) is int]
-    return any(not numpy.iinfo(dtype).min <= n <= numpy.iinfo(dtype).max for dtype in dtypes for n in ints)
 
 
 def _sample_of(vt: ArrayVariable) -> Any:

@@ -220,11 +220,11 @@ def _of_ints(
         return None
     if cls is numpy.bool_ or (cls is numpy.int64 and not any(_is_of_program(tx, vt) for vt in numbers)):
         return _number_of_ints(tx, real, args, numbers)  # sizes have room
-    if not all(_has_room(tx, cls, vt) for vt in numbers):
+    if not all(has_room(tx, cls, vt) for vt in numbers):
         return None
     try:
         number = _number_of_ints(tx, real, args, numbers)
-        return number if number is not None and _has_room(tx, cls, number) else None
+        return number if number is not None and has_room(tx, cls, number) else None
     except OverflowError:  # torch's symbolic ints have 64 bits as well
         return None
 
@@ -235,12 +235,17 @@ def _is_of_program(tx: Frame, number: VariableTracker) -> bool:
     return isinstance(sym, torch.SymInt) and not sym.node.expr.free_symbols.isdisjoint(tx.tr.graph.symbols.numbers)
 
 
-def _has_room(tx: Frame, cls: type, number: VariableTracker) -> bool:
-    """Whether an int is one of numpy's class, which the guards hold it to: others wrap around, or are refused."""
+def has_room(tx: Frame, cls: Any, number: VariableTracker) -> bool:
+    """Whether an int is one of numpy's class, or dtype, which the guards hold it to: others wrap around, or are refused."""
     # torch's reasoning takes all symbolic ints for ones of 64 bits, so that a condition on the last of them would be dropped.
     most = ConstantVariable(min(int(numpy.iinfo(cls).max), 1 << 62))
-    least = ConstantVariable(max(int(numpy.iinfo(cls).min), -1 << 62))
-    return is_true(tx, richcompare(tx, number, least, ">=")) and is_true(tx, richcompare(tx, number, most, "<="))
+    least = max(int(numpy.iinfo(cls).min), -1 << 62)
+    return is_at_least(tx, number, least) and is_true(tx, richcompare(tx, number, most, "<="))
+
+
+def is_at_least(tx: Frame, number: VariableTracker, least: int) -> bool:
+    """Whether an int is no less than another, which the guards hold it to."""
+    return is_true(tx, richcompare(tx, number, ConstantVariable(least), ">="))
 
 
 def _number_of_ints(
