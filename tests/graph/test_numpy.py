@@ -787,3 +787,14 @@ def test_negative_exponents_of_unsigned_ints():
     for w in (np.array([1, 2]), np.array([1, -2])):
         v = np.array([2, 3], "u1")
         assert told(lambda: compiled(v, w)) == told(lambda: v**w)
+
+
+@pytest.mark.parametrize(
+    "use", [lambda v: np.exp(v * 1j), lambda v: v + 1j, lambda v: np.power(v, 1 + 1j), lambda v: np.fft.fft(v)]
+)
+def test_dtypes_that_numpy_does_not_have_are_a_break(use):
+    """Of halves torch makes complex numbers of two halves."""
+    run = run_both(use, np.ones(2, "f2"))
+    assert run.breaks[0].slug == "numpy"
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(use, backend="eager", fullgraph=True)(np.ones(2, "f2"))

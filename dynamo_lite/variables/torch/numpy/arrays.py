@@ -8,6 +8,7 @@ Mirrors `numpy/_core/src/multiarray/arrayobject.c` and `getset.c`.
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 import types
@@ -42,6 +43,8 @@ class ArrayVariable(VariableTracker):
     def __init__(self, proxy: TensorValue, cls: type, layout: Layout = Layout(), made_at: int = 0) -> None:  # noqa: B008
         if proxy.is_fake or modes.fake_mode() is not None:
             unsupported(FAKE_INPUTS, "array, whose data no FakeTensor has")
+        if numpy_dtype(proxy.meta.dtype) is None:
+            unsupported("numpy", f"array of {proxy.meta.dtype}, which numpy does not have")
         self.proxy = proxy
         self.cls = cls
         self.layout = layout
@@ -139,8 +142,17 @@ class ArrayVariable(VariableTracker):
             raise Unsupported("numpy", f"{self.describe()}, of which there are views").at(self.made_at)
 
 
+@functools.cache
+def numpy_dtype(dtype: object) -> Any:
+    """numpy's dtype for one of torch's, None where it has none (`bfloat16`, `complex32`)."""
+    try:
+        return numpy.dtype(str(dtype).removeprefix("torch."))
+    except TypeError:
+        return None
+
+
 def dtype_of(self: ArrayVariable) -> Any:
-    return numpy.dtype(str(self.proxy.meta.dtype).removeprefix("torch."))
+    return numpy_dtype(self.proxy.meta.dtype)
 
 
 def _shape(tx: Frame, self: ArrayVariable) -> VariableTracker:

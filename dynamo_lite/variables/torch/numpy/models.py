@@ -42,7 +42,7 @@ from dynamo_lite.variables.torch.tensor import (
 from dynamo_lite.variables.torch.tensor import operate as operate_on_tensors
 
 from . import scalarmath
-from .arrays import ArrayVariable, alias, array_in_memory_of
+from .arrays import ArrayVariable, alias, array_in_memory_of, numpy_dtype
 from .calls import NumpyCall, call_numpy
 from .scalarmath import ScalarVariable, any_within, varies
 
@@ -285,9 +285,7 @@ def tensor_numpy(tx: Frame, self: TensorVariable, *, force: VariableTracker | No
     forced = force is not None and force.as_python_constant()
     if not config.trace_numpy or meta.device.type != "cpu" or (meta.requires_grad and not forced):
         return unsupported("numpy", "Tensor.numpy")
-    try:
-        numpy.dtype(str(meta.dtype).removeprefix("torch."))
-    except TypeError:
+    if numpy_dtype(meta.dtype) is None:
         return unsupported("numpy", f"Tensor.numpy of {meta.dtype}")
     return array_in_memory_of(tx, self)
 
