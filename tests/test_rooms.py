@@ -20,7 +20,7 @@ MOST_LINES = {
     "dynamism": 1_000,
     "frontend": 4_170,
     "graph": 2_640,
-    "graph/core": 6_360,
+    "graph/core": 6_380,
     "graph/inputs": 810,
     "graph/logs": 600,
     "graph/passes": 2_480,
@@ -43,7 +43,7 @@ MOST_LINES = {
     "variables/torch/data": 3_050,
     "variables/torch/distributed": 450,
     "variables/torch/higher_order": 1_665,
-    "variables/torch/numpy": 1_740,
+    "variables/torch/numpy": 1_750,
     "variables/torch/subclasses": 890,
     "warm_cache": 1_750,
 }

@@ -798,3 +798,41 @@ def test_dtypes_that_numpy_does_not_have_are_a_break(use):
     assert run.breaks[0].slug == "numpy"
     with pytest.raises(dynamo_lite.exc.Unsupported):
         dynamo_lite.compile(use, backend="eager", fullgraph=True)(np.ones(2, "f2"))
+
+
+def reduced(v, n):
+    v %= n
+    return v
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda v, n: v % n,
+        lambda v, n: n % v,
+        lambda v, n: np.arctan2(0.0, np.mod(v, n)),
+        lambda v, n: np.remainder(v, n, out=np.empty_like(v)),
+        lambda v, n: np.remainder(v, np.full(len(v), n)),
+        np.divmod,
+        reduced,
+        lambda v, n: v**0.5,
+        lambda v, n: v ** (n / n / 2),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8"])
+def test_zeros_have_numpys_sign(fn, dtype):
+    """Remainders have that of the divisor, and the power with one half is a root."""
+    numbers = [-5, -2.5, -0.0, 0, 2.5, 3] + [np.inf, -np.inf, np.nan] * (dtype != "i8")
+    for n in (2.5, -2.5, 5, -5):
+        given = [np.array(numbers).astype(dtype) for _ in range(2)]
+        compiled = dynamo_lite.compile(fn, backend="eager")
+        assert repr(outcome(compiled, given[0], n)) == repr(outcome(fn, given[1], n))
+        assert repr(given[0]) == repr(given[1])
+
+
+def outcome(fn, *args):
+    try:
+        return fn(*args)
+    except TypeError as error:
+        return type(error)

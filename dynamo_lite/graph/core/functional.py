@@ -386,7 +386,33 @@ def _tile(A: object, reps: object) -> Any:
     return import_module("torch._numpy").tile(A, (reps,) if isinstance(reps, torch.SymInt) else reps)
 
 
-_OWN: dict[str, Callable[..., Any]] = {"fix": _fix, "tile": _tile}
+def _remainder(x1: Any, x2: Any, out: Any = None, **kwargs: Any) -> Any:
+    """numpy's remainders have the divisor's sign, zeros too, for which torch has the dividend's."""
+    numpy = import_module("torch._numpy")
+    result = numpy.remainder(x1, x2, **kwargs)
+    if result.dtype.name.startswith("float"):
+        return numpy.copysign(result, x2, out, **kwargs)
+    return result if out is None else numpy.positive(result, out)
+
+
+def _divmod(x1: Any, x2: Any, *out: Any, **kwargs: Any) -> Any:
+    quotient, _ = import_module("torch._numpy").divmod(x1, x2, *out, **kwargs)
+    return quotient, _remainder(x1, x2)
+
+
+def _power(x1: Any, x2: Any, out: Any = None) -> Any:
+    """The operator's result for one half is a root: of the negative zero and infinity the power is another."""
+    if type(x2) is float and x2 == 0.5 and x1.dtype.name.startswith("float"):
+        return import_module("torch._numpy").sqrt(x1, out)
+    return operator.pow(x1, x2) if out is None else operator.ipow(x1, x2)
+
+
+_OWN: dict[str, Callable[..., Any]] = {
+    **{"fix": _fix, "tile": _tile, "divmod": _divmod, "operator.pow": _power},
+    **dict.fromkeys(("mod", "operator.mod", "remainder"), _remainder),
+    "operator.imod": lambda x1, x2: _remainder(x1, x2, x1),
+    "operator.ipow": lambda x1, x2: _power(x1, x2, x1),
+}
 """Functions of numpy's in the place of those that `torch._numpy` has."""
 
 _KEEP_NAN = frozenset({"heaviside", "sign"})

@@ -27,7 +27,7 @@ from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.slice import SliceVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, is_true, richcompare
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, TRUE, ConstantVariable
 from dynamo_lite.variables.torch.symnode import SymNodeVariable, operand_of
@@ -410,8 +410,15 @@ def _is_operand(vt: VariableTracker) -> bool:
     return issubclass(vt.python_type(), (int, float, complex, numpy.generic))
 
 
+_POWERS = frozenset({operator.pow, operator.ipow})
+_HALF = ConstantVariable(0.5)
+
+
 def operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
     """A function of the `operator` module on arrays."""
+    if function in _POWERS and isinstance(args[1], SymNodeVariable) and args[1].python_type() is float:
+        if is_true(tx, richcompare(tx, args[1], _HALF, "==")):
+            args = [args[0], _HALF]  # of which numpy makes a root
     return call_numpy(tx, f"operator.{function.__name__}", function, args)
 
 
