@@ -836,3 +836,13 @@ def outcome(fn, *args):
         return fn(*args)
     except TypeError as error:
         return type(error)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "u1", "f8"])
+def test_quantiles_of_ints(dtype):
+    """The difference of two ints has their dtype, and may wrap around."""
+    most = 2.0 if dtype == "f8" else np.iinfo(dtype).max
+    v = np.array([0 if dtype == "u1" else -most, most], dtype)
+    run = run_both(lambda v: (np.percentile(v, [2, 98]), np.quantile(v, 0.3)), v)
+    assert run.graph_count == int(dtype[0] != "i")

@@ -342,9 +342,10 @@ def _puts_otherwise(call: NumpyCall) -> bool:
     return not (isinstance(positions, ConstantVariable) and type(positions.value) is int)
 
 
-def _has_narrow_positions(call: NumpyCall) -> bool:
-    """Quantiles asked for with fewer digits than the result has."""
-    return any(isinstance(vt, ArrayVariable) and dtype_of(vt).char != "d" for vt in call.args[1:])
+def _interpolates_otherwise(call: NumpyCall) -> bool:
+    """Quantiles asked for with fewer digits than the result has, and those of signed ints, whose differences wrap around in numpy."""
+    is_narrow = any(isinstance(vt, ArrayVariable) and dtype_of(vt).char != "d" for vt in call.args[1:])
+    return is_narrow or any(sample.dtype.kind == "i" and sample.itemsize < 8 for _, sample in call.samples.values())
 
 
 def _sums_in_ints(call: NumpyCall) -> bool:
@@ -372,7 +373,7 @@ _DIFFERENT: dict[str, Callable[[NumpyCall], bool]] = {
     "histogram": _makes_bins,
     **dict.fromkeys(("around", "round", "ndarray.round"), _rounds_otherwise),
     **dict.fromkeys(("put", "ndarray.put"), _puts_otherwise),
-    **dict.fromkeys(("percentile", "quantile"), _has_narrow_positions),
+    **dict.fromkeys(("percentile", "quantile"), _interpolates_otherwise),
     **dict.fromkeys(("std", "var", "ndarray.std", "ndarray.var"), _sums_in_ints),
     **dict.fromkeys(("float_power", "power", "operator.pow", "operator.ipow"), _is_complex),
     **dict.fromkeys(("squeeze", "ndarray.squeeze"), _may_drop_sizes),
