@@ -14,6 +14,7 @@ strides; None in place of a number says that it varies. Access paths are `GuardN
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 NUMBER, STRIDES = "number", "strides"
 """In `tr.dynamic_hints`, the kinds of what is remembered of a number and of a tensor's strides. Of the strides that is for each dimension a
 number, `(d,)` for a stride that follows from dimension d, None for one that varies by itself, and `_UNSEEN`."""
+
+_OF_MODULE = "of module"
+"""In `tr.dynamic_hints`, with the address of a module, a kind: a weak reference to the module, and the number that it had."""
 
 NONE: frozenset[int] = frozenset()
 
@@ -209,17 +213,30 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
         return False
     if _is_counted(tr, source):
         return True
-    if tr.dynamic is False or not may_vary(tr, source):
+    if tr.dynamic is False:
+        return False
+    is_part_of_program, module = _owner_of(tr, source)
+    if is_part_of_program:
         return False
     hints = tr.dynamic_hints
     key = NUMBER, source.steps
-    seen = hints.setdefault(key, value)
-    if seen is None or seen is STATIC_FLOAT:
-        return seen is None
+    if hints.get(key) is STATIC_FLOAT:
+        return False
+    seen = hints.setdefault(key, value) if module is None else _seen_in(hints, source, module, value)
     if seen != value and type(seen) is float and config.automatic_dynamic_shapes:
         hints[key] = None
         return True
     return False
+
+
+def _seen_in(hints: Any, source: GuardNode, module: Any, value: float) -> float:
+    """The float that a module has had at an access path. Modules of one class share the code, and hence the path, but are made with
+    numbers of their own (rates that grow with the depth), which are constants as long as each keeps its own."""
+    key = (_OF_MODULE, id(module)), source.steps
+    seen = hints.get(key)
+    if seen is None or seen[0]() is not module:
+        hints[key] = seen = weakref.ref(module), value
+    return seen[1]
 
 
 def take_for_data(tr: Trace, source: GuardNode) -> None:
@@ -266,19 +283,26 @@ def is_data(source: GuardNode) -> bool:
 
 
 def may_vary(tr: Trace, source: GuardNode) -> bool:
-    """Numbers that are part of a program rather than its data are constants, also where they change: attributes of modules and
-    classes, defaults."""
+    """Numbers that are part of a program rather than its data are constants, also where they change: attributes of classes, defaults,
+    and, unless they are floats, attributes of modules."""
+    is_part_of_program, module = _owner_of(tr, source)
+    if is_part_of_program:
+        return False
+    return module is None or config.allow_unspec_int_on_nn_module or not config.force_nn_module_property_static_shapes
+
+
+def _owner_of(tr: Trace, source: GuardNode) -> tuple[bool, Any]:
+    """What is nearest on an access path: whether it is a class or a default, and the module, if it is an attribute of one."""
     node: GuardNode | None = source
     modules = tr.graph.modules.nodes
     while node is not None:
-        kind = node.kind
-        if kind in _FIXED_KINDS:
-            return False
+        if node.kind in _FIXED_KINDS:
+            return True, None
         parent = node.parent
-        if kind == ir.INSTANCE_DICT and parent in modules and not config.allow_unspec_int_on_nn_module:
-            return not config.force_nn_module_property_static_shapes
+        if node.kind == ir.INSTANCE_DICT and parent in modules:
+            return False, modules[parent]
         node = parent
-    return True
+    return False, None
 
 
 _FIXED_KINDS = frozenset({ir.FUNC_DEFAULTS, ir.FUNC_KWDEFAULTS, ir.TYPE_ATTR, ir.FUNC_CODE})

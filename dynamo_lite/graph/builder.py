@@ -63,10 +63,10 @@ class GraphInput(NamedTuple):
 
 
 class ModuleFacts(NamedTuple):
-    """Facts about `torch.nn.Module`s that are found out once per trace. `nodes`: the paths of modules. `known`: key of a question →
+    """Facts about `torch.nn.Module`s that are found out once per trace. `nodes`: path → module. `known`: key of a question →
     answer."""
 
-    nodes: set[Any]
+    nodes: dict[Any, Any]
     known: dict[Any, bool]
 
 
@@ -86,7 +86,7 @@ class GraphBuilder:
         self.scope: Body | None = None
         self.has_bodies = False
         self.module: GraphModule | None = None
-        self.modules = ModuleFacts(set(), {})
+        self.modules = ModuleFacts({}, {})
         self.passes = effects_of(self)
         self.outside = OutsideValues(self)
         self.operators = OperatorCalls(self)

@@ -1,6 +1,7 @@
 """Floats that change from call to call: results equal to eager execution whatever the number, without a version per number."""
 
 import math
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -196,6 +197,56 @@ def test_in_containers_and_attributes():
         assert torch.equal(compiled(torch.ones(2), boxes[0], args), fn(torch.ones(2), boxes[1], args))
         assert boxes[0].f == boxes[1].f
     assert counter.frame_count == 2
+
+
+class _Annealed(torch.nn.Module):
+    """A module with floats of its own, and in what it holds."""
+
+    def __init__(self, tau):
+        super().__init__()
+        self.tau, self.table, self.items, self.options = 0.0, {}, [0.0], SimpleNamespace()
+        self.set(tau)
+
+    def set(self, tau):
+        self.tau = self.table["t"] = self.items[0] = self.options.t = tau
+
+    def forward(self, x):
+        return x / self.tau + x * self.table["t"] - x / self.items[0] * self.options.t
+
+
+@pytest.mark.parametrize("place", ["itself", "method", "child", "closure"])
+def test_floats_of_modules(place):
+    module = _Annealed(5.5)
+    fn = {
+        "itself": lambda: module,
+        "method": lambda: module.forward,
+        "child": lambda: torch.nn.Sequential(module, torch.nn.ReLU()),
+        "closure": lambda: lambda x: module(x) * module.tau,
+    }[place]()
+    compiled = dynamo_lite.compile(fn, backend=(counter := CompileCounter()), fullgraph=True)
+    for i in range(12):
+        module.set(5.5 * 0.9**i)
+        x, y = (torch.ones(2, 3, requires_grad=True) for _ in range(2))
+        (found := compiled(x)).sum().backward()
+        (expected := fn(y)).sum().backward()
+        assert torch.equal(found, expected)
+        assert torch.equal(x.grad, y.grad)
+    assert counter.frame_count == 2
+
+
+def test_floats_that_only_differ_between_modules_are_constants():
+    counter = CompileCounterWithBackend("eager")
+    modules = [_Annealed(i + 0.5) for i in range(5)]
+    compiled = [dynamo_lite.compile(module, backend=counter) for module in modules]
+    x = torch.ones(2)
+    for _ in range(2):
+        for module, fn in zip(modules, compiled, strict=True):
+            assert torch.equal(fn(x), module(x))
+    assert [len(graph.graph.find_nodes(op="placeholder")) for graph in counter.graphs] == [1] * 5
+    for module, fn in zip(modules, compiled, strict=True):
+        module.set(module.tau / 3)
+        assert torch.equal(fn(x), module(x))
+    assert counter.frame_count == 6
 
 
 def test_gradients():

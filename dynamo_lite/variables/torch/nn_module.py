@@ -270,7 +270,7 @@ def _unchanged(module: Any) -> bool:
 def build_module(tr: Trace, value: Module, source: GuardNode | None) -> NNModuleVariable:
     cls = type(value)
     tr.guard(source, ir.TYPE_IS, cls)
-    tr.graph.modules.nodes.add(source)
+    tr.graph.modules.nodes[source] = value
     return NNModuleVariable(cls, value, source)
 
 
