@@ -8,6 +8,7 @@ would get wrong, breaks the graph before its node is added.
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,8 @@ class OperatorCalls:
         is_of_program = not memo and isinstance(target, _SCHEMA_CLASSES)
         packing = Packing(self.builder, exact=not memo and not is_of_program)
         fx_args, fx_kwargs = packing.pack_call(target, args, kwargs)
+        if packing.floats and memo and self._is_followed(target):
+            return MODELS.follow(tx, target, args, kwargs)
         ambient = self.state.key
         tensors = packing.tensors
         values = self._settle_arguments(op, target, packing, fx_args, fx_kwargs)
@@ -132,6 +135,12 @@ class OperatorCalls:
         for effect in self.on_node:
             effect.on_node(node, outcome, tensors)
         return made
+
+    def _is_followed(self, target: object) -> bool:
+        """Whether a function of torch that is given a float that varies is followed: the operators that it calls take such a float, where
+        the function as a whole says nothing about what it does with it."""
+        is_python = type(target) is types.FunctionType and target.__module__ in _WITHOUT_EFFECTS
+        return is_python and self.builder.tr.overrides is None
 
     def _settle_arguments(
         self, op: str, target: object, packing: Packing, fx_args: tuple[Any, ...], fx_kwargs: dict[str, Any]

@@ -38,6 +38,11 @@ def check(fn, numbers=NUMBERS, backend="eager", versions=2, exact=True):
     return counter
 
 
+def _with_item(x, key, value):
+    x[key] = value
+    return x
+
+
 OPERATORS = {
     "mul": lambda x, f: x * f,
     "rsub": lambda x, f: f - x,
@@ -62,6 +67,20 @@ OPERATORS = {
     "foreach difference": lambda x, f: tuple(torch._foreach_sub([x, x], f)),
     "foreach addcdiv": lambda x, f: tuple(torch._foreach_addcdiv([x], [x], [x + 9], f)),
     "foreach lerp": lambda x, f: tuple(torch._foreach_lerp([x], [x * 2], f)),
+    "item of a tensor": lambda x, f: _with_item(x.clone(), 0, f),
+    "items of a tensor": lambda x, f: _with_item(x.outer(x), (slice(None), slice(1, None)), f),
+    "masked items of a tensor": lambda x, f: _with_item(x.clone(), x > 0, f),
+    "index_fill": lambda x, f: x.index_fill(0, torch.tensor([1]), f),
+    "scatter": lambda x, f: x.scatter(0, torch.tensor([1]), f),
+    "scalar_tensor": lambda x, f: x * torch.scalar_tensor(f),
+    "tensor": lambda x, f: x * torch.tensor(f),
+    "tensor of several": lambda x, f: x * torch.tensor([f, -f, 1.0]),
+    "new_tensor": lambda x, f: x * x.new_tensor([f, 1.0, f]),
+    "parameter": lambda x, f: x * torch.nn.Parameter(torch.tensor([f])),
+    "elu": lambda x, f: torch.nn.functional.elu(x, f),
+    "leaky_relu": lambda x, f: torch.nn.functional.leaky_relu(x, f),
+    "threshold": lambda x, f: torch.nn.functional.threshold(x, f, 0.0),
+    "softmax": lambda x, f: torch.nn.functional.gumbel_softmax(x * 0, tau=f).isnan(),
     "half": lambda x, f: x.bfloat16() * f,
     "complex": lambda x, f: x.to(torch.complex64) * f,
     "item": lambda x, f: (
@@ -212,6 +231,31 @@ class _Annealed(torch.nn.Module):
 
     def forward(self, x):
         return x / self.tau + x * self.table["t"] - x / self.items[0] * self.options.t
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_bounds_of_a_function_of_torch(backend):
+    """It raises for some of them: what it decides is guarded."""
+    compiled = dynamo_lite.compile(
+        torch.nn.functional.hardtanh, backend=(counter := CompileCounterWithBackend(backend)), fullgraph=True
+    )
+    x = torch.arange(-3.0, 3.0)
+    for f in (0.5, 1.5, 2.5, 3.5):
+        assert torch.equal(compiled(x, -f, f), x.clamp(-f, f))
+    assert counter.frame_count == 2
+    with pytest.raises(ValueError, match="min_val cannot be greater than max_val"):
+        compiled(x, 0.5, -0.5)
+
+
+def test_a_tensor_of_a_float_that_is_out_of_range():
+    """`torch.tensor` makes it infinite, where other operators raise."""
+    check(lambda x, f: torch.tensor([f, 1.0]), (1.0, 2.0, 1e39, -1e300, 3e38, float("inf"), float("nan")), versions=5)
+
+
+def test_what_is_read_from_a_tensor_of_a_float():
+    check(lambda x, f: (x * torch.tensor(f).item(), torch.tensor([f])[0].item()), (0.1, 0.7, 2.5))
+    check(lambda x, f: x * 2 if torch.tensor(f) > 1 else x * 3, (0.1, 0.7, 2.5, 0.3), versions=4)
+    check(lambda x, f: x.new_zeros(int(torch.tensor(f))), (1.5, 2.5, 4.5), versions=4)
 
 
 @pytest.mark.parametrize("place", ["itself", "method", "child", "closure"])

@@ -1,7 +1,7 @@
 """Facts about operators that follow from their names.
 
 Input: the target of a node: an operator of the dispatcher, a function of torch or of `operator`, the name of a method. Output: the name of
-the method of tensors that does the same; whether it writes to its arguments; whether torch has tagged it.
+the method of tensors that does the same; whether it writes to its arguments; whether torch has tagged it, or gives it numbers of any kind.
 Invariant: an operator that is not known by its name has no name, and no tag.
 """
 
@@ -45,6 +45,23 @@ def has_tag(name: str, tag: torch.Tag) -> bool:
     return isinstance(packet, torch._ops.OpOverloadPacket) and any(
         tag in getattr(packet, overload).tags for overload in packet.overloads()
     )
+
+
+@functools.cache
+def takes_scalars(name: str) -> bool:
+    """Whether a form of the operator of this name has an argument for numbers of any kind."""
+    packet = getattr(torch.ops.aten, name, None)
+    return isinstance(packet, torch._ops.OpOverloadPacket) and any(
+        _is_scalar(argument.type)
+        for overload in packet.overloads()
+        for argument in getattr(packet, overload)._schema.arguments
+    )
+
+
+def _is_scalar(kind: Any) -> bool:
+    if isinstance(kind, torch.OptionalType):
+        kind = kind.getElementType()
+    return isinstance(kind, torch.NumberType)
 
 
 def may_write(target: object, kwargs: dict[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.record import Specialization
 
-from .operator_names import has_tag, operator_name
+from .operator_names import has_tag, operator_name, takes_scalars
 from .values import SymValue
 
 if TYPE_CHECKING:
@@ -272,17 +272,19 @@ def _name(function: object) -> str:
 
 def is_indifferent(target: object, tensors: list[Any]) -> bool:
     """Whether the metadata of the results is the same whatever the floats among the arguments are."""
-    if any(t.fake is not None and t.fake.constant is not None for t in tensors):
+    if tensors and all(t.fake is not None and t.fake.constant is not None for t in tensors):
         return False  # the result would be known as well
     name = operator_name(target)
     return name is not None and _keeps_sizes(name)
 
 
-_WITH_FACTORS = frozenset({"addbmm", "addmm", "addmv", "addr", "baddbmm", "full", "full_like", "new_full"})
+_SIZED = frozenset({"arange", "range"})
+"""The operators that have as many elements as numbers of any kind say."""
 
 
 def _keeps_sizes(name: str) -> bool:
-    """True for operators that change their argument, compute each element from those at its place, or use floats as factors."""
-    if name.startswith("_foreach_") or name.endswith("_") or name in _WITH_FACTORS:
+    """True for operators that change their argument, compute each element from those at its place, or take numbers of any kind: as elements
+    of the result and factors, whose type says all about the result. (What decides about sizes is an int, or a float by its schema.)"""
+    if name.startswith("_foreach_") or name.endswith("_") or name == "setitem":
         return True
-    return has_tag(name, torch.Tag.pointwise)
+    return has_tag(name, torch.Tag.pointwise) or (name not in _SIZED and takes_scalars(name))

@@ -8,6 +8,7 @@ Mirrors `torch/csrc/utils/tensor_new.cpp` and `torch/csrc/tensor/python_tensor.c
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -127,17 +128,16 @@ def is_varying_int(vt: VariableTracker) -> bool:
     return isinstance(vt, SymNodeVariable) and vt.python_type() is int
 
 
-def _is_float_of_graph(vt: VariableTracker) -> bool:
-    """Whether it is a float that the graph computes: of data, or of sizes."""
-    is_float = isinstance(vt, SymNodeVariable) and vt.python_type() is float
-    return is_float and not isinstance(vt.proxy, FloatValue)
+def _is_varying_float(vt: VariableTracker) -> bool:
+    """Whether it is a float that varies, or that the graph computes: of data, or of sizes."""
+    return isinstance(vt, SymNodeVariable) and vt.python_type() is float
 
 
 def _has_numbers(vt: VariableTracker) -> bool:
     """Whether a nested sequence has numbers that `torch.tensor` would ask for."""
     if isinstance(vt, ListVariable | TupleVariable):
         return any(map(_has_numbers, vt.items))
-    return is_varying_int(vt) or _is_float_of_graph(vt)
+    return is_varying_int(vt) or _is_varying_float(vt)
 
 
 def tensor_of_numbers(tx: Frame, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
@@ -160,7 +160,25 @@ def _of_numbers(tx: Frame, data: VariableTracker, given: dict[str, VariableTrack
     wanted = dtype.as_python_constant()
     if not (wanted.is_floating_point if form.has_floats else wanted in _WIDE):
         return None
+    if wanted is torch.float32 and not _are_single(data):
+        return None  # an infinity, where `scalar_tensor` raises
     return tensor_of_numbers(tx, data, {**given, "dtype": dtype})
+
+
+def _are_single(vt: VariableTracker) -> bool:
+    """Whether floats that vary are in the range of float32."""
+    if isinstance(vt, ListVariable | TupleVariable):
+        return all(map(_are_single, vt.items))
+    if not isinstance(vt, SymNodeVariable) or not isinstance(vt.proxy, FloatValue):
+        return not isinstance(vt, ConstantVariable) or type(vt.value) is not float or _is_single(vt.value)
+    return bool(vt.proxy.decide(_is_single, vt.proxy))
+
+
+def _is_single(number: float) -> bool:
+    return not math.isfinite(number) or abs(number) <= _MOST
+
+
+_MOST = torch.finfo(torch.float32).max
 
 
 _WIDE = (torch.int64, torch.float32, torch.float64)
@@ -182,7 +200,7 @@ def _form_of(vt: VariableTracker) -> _Form | None:
         has_floats = any(form is not None and form.has_floats for form in forms)
         return None if inner is None else _Form((len(vt.items), *inner), has_floats)
     kind = type(vt.value) if isinstance(vt, ConstantVariable) else int if is_varying_int(vt) else None
-    is_float = kind is float or _is_float_of_graph(vt)
+    is_float = kind is float or _is_varying_float(vt)
     return _Form((), is_float) if is_float or kind in (int, bool) else None
 
 
