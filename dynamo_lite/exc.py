@@ -821,6 +821,15 @@ class LeaveData(Fact):
 
 
 @dataclass(frozen=True)
+class FollowToReturn(Fact):
+    """What the sides of the branch at this place leave can't be put together where they meet, and why: they are followed to the end of the
+    function."""
+
+    place: tuple[int, int]
+    reason: Unsupported
+
+
+@dataclass(frozen=True)
 class StateChanged(Fact):
     """The analysis has changed the program's state, by an import for example: a guard failed on the values that it was made from."""
 

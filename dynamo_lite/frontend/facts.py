@@ -29,6 +29,7 @@ class Facts:
     state_changed: bool = False
     leaves_data: bool = False
     selections: frozenset[tuple[int, int]] = frozenset()
+    followed_to_return: Mapping[tuple[int, int], exc.Unsupported] = field(default_factory=dict)
 
     def learned(self, fact: exc.Fact) -> Facts:
         """These facts and one more."""
@@ -47,6 +48,8 @@ class Facts:
                 return replace(self, asks_by_node=True)
             case exc.MakeSelection(place):
                 return replace(self, selections=self.selections | {place})
+            case exc.FollowToReturn(place, reason):
+                return replace(self, followed_to_return={**self.followed_to_return, place: reason})
             case exc.LeaveData():
                 return replace(self, leaves_data=True)
             case exc.StateChanged():

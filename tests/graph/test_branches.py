@@ -215,15 +215,6 @@ def other_kinds(x):
     return x if y is None else y
 
 
-def bound_on_one_side(x):
-    if x.mean() > 0:
-        y = x + 1
-    try:
-        return y
-    except UnboundLocalError:
-        return x
-
-
 def iterates(x):
     numbers = iter([1.0, 2.0, 3.0])
     y = x + next(numbers) if x.mean() > 0 else x
@@ -234,7 +225,7 @@ BREAKS = {
     f.__name__: f
     for f in (
         *(changes_a_list, writes_to_one_of_two, returns_views, asks_which),
-        *(other_sizes, other_strides, other_dtypes, other_kinds, bound_on_one_side, iterates),
+        *(other_sizes, other_strides, other_dtypes, iterates),
     )
 }
 
@@ -689,3 +680,45 @@ def test_sides_use_several_views_of_a_tensor(function, requires_grad, backend):
             found.sum().backward()
             expected.sum().backward()
             torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def none_on_one_side(x):
+    y = None
+    if x.max() > 3:
+        y = x * 2
+    return x if y is None else y + 1
+
+
+def another_class_on_each_side(x):
+    scale = torch.ones(2) if x.max() > 3 else 2
+    x = x + 1
+    if isinstance(scale, torch.Tensor):
+        x = x * scale.sum()
+    return x * 3
+
+
+def optional_item(x):
+    extra = {}
+    if x.max() > 3:
+        extra["bias"] = x.mean()
+    y = x.sin()
+    for value in extra.values():
+        y = y + value
+    return y
+
+
+def bound_with_a_flag(x):
+    found = False
+    if x.max() > 3:
+        found, position = True, x.argmax()
+    return x.sum() + position if found is True else x.sum()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "function", [none_on_one_side, another_class_on_each_side, optional_item, bound_with_a_flag, other_kinds]
+)
+def test_sides_that_leave_other_objects_meet_where_the_function_ends(function, backend):
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    for x in (torch.ones(2), torch.tensor([1.0, 5.0]), torch.tensor([7.0, -5.0])):
+        torch.testing.assert_close(compiled(x), function(x))

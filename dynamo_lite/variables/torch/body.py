@@ -280,14 +280,14 @@ def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Handler]
 
 
 class Outside:
-    """The state of the traced program when a body is entered."""
+    """The state of the traced program when a body is entered: what the frames have, from the innermost one on or from its caller."""
 
-    def __init__(self, tx: Frame, extra: list[Any]) -> None:
+    def __init__(self, tx: Frame, extra: list[Any], of_callers: bool = False) -> None:
         self.tr = tx.tr
         self.n_mutations = len(tx.tr.effects.mutations)
         self.objects: dict[int, tuple[Any, list[Any], dict[str, Any]]] = {}
         pending = [*extra, *tx.tr.effects.mutations]
-        frame = tx
+        frame = tx.parent if of_callers else tx
         while frame is not None:
             pending.extend(frame.locals)
             pending.extend(frame.stack)

@@ -22,7 +22,7 @@ from dynamo_lite.backends.aot import FUSES_BRANCHES
 from dynamo_lite.backends.branch import branch
 from dynamo_lite.backends.undefined_gradients import UNDEFINED, edge_of, reached
 from dynamo_lite.config import config
-from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.exc import FollowToReturn, Restart, Unsupported, unsupported
 from dynamo_lite.graph.bodies import Body
 from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.autograd import UNEVEN
@@ -30,12 +30,13 @@ from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.storages import origin
 from dynamo_lite.graph.core.values import SymValue, TensorValue
 from dynamo_lite.isa.canon import Op
-from dynamo_lite.isa.flow import live_slots, meeting_point
+from dynamo_lite.isa.flow import innermost_loop, live_slots, meeting_point
 from dynamo_lite.messages import short_path
 from dynamo_lite.signals import let_through
 from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.sequence import SequenceVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
+from dynamo_lite.variables.objects.cell import CellVariable
 from dynamo_lite.variables.protocol.base import BothSidesFollowed, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 
@@ -114,9 +115,9 @@ class _Fork:
 
     def __init__(self, tx: Frame, flag: TensorVariable, end: int | None = None) -> None:
         self.tx, self.flag = tx, flag
-        self.place = tx.cur
+        self.place, self.instruction = tx.cur, tx.instruction()
         self.jump = tx.lifted.instrs[tx.cur + 1]
-        self.end = meeting_point(tx.lifted, tx.cur + 1) if end is None else end
+        self.end = _meeting_point(tx) if end is None else end
         self.locals, self.stack = list(tx.locals), tx.stack[:-1]
         self.pairs: list[tuple[VariableTracker, VariableTracker]] = []
         self.outside: list[list[bool]] = []
@@ -134,9 +135,28 @@ class _Fork:
 
     def join(self) -> VariableTracker | None:
         """Follow both sides and put the frame where they meet: None; or the value that it returns."""
+        try:
+            followed_sides = [self._follow(truth) for truth in (True, False)]
+            bodies, sides = zip(*followed_sides, strict=True)
+            return self._joined(bodies, sides)
+        except Unsupported as error:
+            first = self.tx.tr.facts.followed_to_return.get(self.instruction)
+            if first is not None:
+                raise first from None
+            if self.bodies:
+                self._meet_later(error)
+            raise
+
+    def _meet_later(self, error: Unsupported) -> None:
+        """Analyse again with the sides followed to the end of the function, if they may meet there."""
+        lifted, scope = self.tx.lifted, self.tx.tr.graph.scope
+        is_in_loop = len(innermost_loop(lifted, self.place)) > 1
+        if self.end < len(lifted.instrs) and type(self) is _Fork and not is_in_loop and scope is None:
+            error.break_step = None
+            raise Restart("the sides of a branch meet later", fact=FollowToReturn(self.instruction, error))
+
+    def _joined(self, bodies: tuple[Body, ...], sides: tuple[_Side, ...]) -> VariableTracker | None:
         tx = self.tx
-        followed_sides = [self._follow(truth) for truth in (True, False)]
-        bodies, sides = zip(*followed_sides, strict=True)
         self.bodies = bodies
         entries = self._entries(sides)
         self.written = written_by(tx, bodies, self.gained)
@@ -272,7 +292,11 @@ class _Fork:
         variable that is dead is unbound."""
         self.pairs, self.joins = [], Joins(self.tx)
         tx, (one, other) = self.tx, sides
-        self.changed = list(self.contents.joined([one.changes, other.changes], self._entry))
+        changes = [one.changes, other.changes]
+        if self.end == len(tx.lifted.instrs):
+            alive = self._alive_behind(one.result, other.result)
+            changes = [{key: change for key, change in side.items() if key in alive} for side in changes]
+        self.changed = list(self.contents.joined(changes, self._entry))
         if self.end == len(tx.lifted.instrs):
             return [self._entry(one.result, other.result)]
         if len(one.stack) != len(other.stack):
@@ -283,6 +307,13 @@ class _Fork:
             is_read = slot in live or tx.lifted.is_cell[slot] or is_same(*values)
             entries.append(self._entry(*values) if is_read else None)
         return entries + [self._entry(*values) for values in zip(one.stack, other.stack, strict=True)]
+
+    def _alive_behind(self, *results: Any) -> set[int]:
+        """The ids of the objects that somebody has when the frame has returned one of these: all that the frame alone has are gone."""
+        tx = self.tx
+        cells = [vt for vt in self.locals if isinstance(vt, CellVariable)]
+        behind = Outside(tx, [*results, *cells], of_callers=True)
+        return {key for key, change in self.contents.before.items() if behind.has(change.vt)}
 
     def _entry(self, one: Any, other: Any) -> Any:
         if is_same(one, other):
@@ -385,6 +416,12 @@ class _Fork:
         fill = self.joins.filled
         self.changed = [(part, {k: fill(v, merged) for k, v in items.items()}) for part, items in self.changed]
         return [fill(entry, merged) for entry in entries]
+
+
+def _meeting_point(tx: Frame) -> int:
+    """Where the sides of the branch behind the current instruction meet, or are to meet, see `FollowToReturn`."""
+    is_followed = tx.instruction() in tx.tr.facts.followed_to_return
+    return len(tx.lifted.instrs) if is_followed else meeting_point(tx.lifted, tx.cur + 1)
 
 
 class _Unrolled(_Fork):
