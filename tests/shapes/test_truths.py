@@ -1,5 +1,7 @@
 """`bool(t)`, `not t`, `any(…)` and `all(…)` of tensors in one graph."""
 
+import operator
+
 import pytest
 import torch
 
@@ -14,6 +16,9 @@ WHOLE = {
     "none": lambda x: (any(v > 3 for v in ()), all(v > 3 for v in [])),
     "not": lambda x: (not x.any(), x * (not x[0])),
     "bool": lambda x: (bool(x.sum()), bool(x[:1]) + 1, -bool(x[0] > 0), [bool(v) for v in x]),
+    "comparisons": lambda x: [
+        f(bool(x.sum() > 0), b) for f in (operator.eq, operator.ne, operator.lt) for b in (True, 0)
+    ],
     "sum of bools": lambda x: sum(bool(v > 0) for v in x),
     "branch": lambda x: x + 1 if any(v > 0 for v in x) and not all(v > 0 for v in x) else x - 1,
     "a bool in a side": lambda x: (x * (bool(x.max() > 2) + 1)).exp() if x.sum() > 0 else x.sin(),

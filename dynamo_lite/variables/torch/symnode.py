@@ -31,7 +31,7 @@ from dynamo_lite.polyfills.registry import find_polyfill
 from dynamo_lite.variables.builtin import number  # the slots of constants come first
 from dynamo_lite.variables.builtin.host_proxy import call_host, can_be_host
 from dynamo_lite.variables.objects.function import call_stand_in
-from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS
+from dynamo_lite.variables.protocol.abstract import BINARY_OPS, COMPARE_OPS, UNARY_OPS, richcompare
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import (
     NOT_IMPLEMENTED,
@@ -159,6 +159,9 @@ class SymNodeVariable(VariableTracker):
         return number_text(tx, self)
 
     def tp_richcompare(self, tx: Frame, other: VariableTracker, op: str) -> VariableTracker:
+        if _is_bool_from_data(self) or _is_bool_from_data(other):  # which the algebra doesn't compare
+            one, operand = [vt.nb_int(tx) if _is_bool_from_data(vt) else vt for vt in (self, other)]
+            return richcompare(tx, one, operand, op)
         operand = operand_of(other)
         if operand is MISSING:
             return NOT_IMPLEMENTED
