@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
     from .builder import GraphBuilder
+    from .core.autograd import Kin
 
 
 class OperatorCalls:
@@ -404,9 +405,16 @@ class OperatorCalls:
             value.node = item_node(self.builder, value, node, i)
 
     def call_with_results(
-        self, tx: Frame, target: object, args: list[Any], kwargs: dict[str, Any], fakes: list[Any]
+        self,
+        tx: Frame,
+        target: object,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        fakes: list[Any],
+        kin: Sequence[Kin | None] = (),
     ) -> list[Any]:
-        """Add the call of an operator that returns a tuple of new tensors, ints, or None, whose fakes are known. Arguments are nodes."""
+        """Add the call of an operator that returns a tuple of tensors, ints, or None, whose fakes are known. Arguments are nodes. `kin`:
+        what results share memory with; all others are new."""
         node = self.builder._create("call_function", target, tuple(args), kwargs)
         set_meta(node, NodeMeta(self.propagator, None, tx.place()))
         values: list[Any] = []
@@ -414,7 +422,11 @@ class OperatorCalls:
         check_call(self.builder, target, tensors, ())
         for i, fake in enumerate(fakes):
             origin = ("item", node, i)
-            if isinstance(fake, torch.SymInt):
+            one = kin[i] if kin else None
+            other = one and (values[one.other] if isinstance(one.other, int) else one.other)
+            if one is not None and one.is_same:
+                values.append(other)
+            elif isinstance(fake, torch.SymInt):
                 values.append(SymValue(fake, None, origin))
             elif fake is None or type(fake) is int:
                 values.append(fake)
@@ -422,6 +434,8 @@ class OperatorCalls:
                 value = TensorValue(meta_of_fake(fake), None, origin, fake)
                 value.is_fake = self.fakes.are_there and result_is_fake(self.builder, tensors)
                 self._note_inference(value)
+                if other is not None:
+                    _join_family(other, value)
                 values.append(value)
         node.meta.sequence = SequenceValue(tuple, values)
         return [self._result(tx, value) for value in values]
@@ -434,7 +448,7 @@ class OperatorCalls:
     def _result(tx: Frame, value: object) -> Any:
         """The model of a result of an operator."""
         if type(value) is TensorValue:
-            return MODELS.tensor(value)
+            return MODELS.tensor(value) if value.tracker is None else value.tracker
         return MODELS.symbol(value) if type(value) is SymValue else MODELS.constant(tx, value)
 
 

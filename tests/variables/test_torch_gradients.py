@@ -746,3 +746,70 @@ def test_an_input_that_is_detached_in_place_first(backend):
     a = w * 2
     requires_grad, t = dynamo_lite.compile(fn, backend=backend)(a, w)
     assert not requires_grad and not a.requires_grad and t.item() == 4.5 and same(w.grad, w.detach() * 2)
+
+
+# -- gradients that share memory with each other, or with the tensor that a pass begins with
+
+
+def sum_of_views(a, b, g):
+    (a.view(3) + b.view(3)).tanh().mean().backward()
+
+
+def parts(a, b, g):
+    torch.cat([a, b]).pow(2).mean().backward()
+
+
+def given_as_view(a, b, g):
+    a.view(3).backward(g)
+
+
+def given(a, b, g):
+    a.backward(g)
+    (b + 0).backward(g)
+
+
+def kept_by_a_later_node(a, b, g):
+    (a + b.view(3)).pow(2).mean().backward()
+
+
+def memories(*tensors):
+    numbers = {}
+    return [t is not None and numbers.setdefault(t.untyped_storage().data_ptr(), len(numbers)) for t in tensors]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("begin", [sum_of_views, parts, given_as_view, given, kept_by_a_later_node])
+def test_first_gradients_are_taken_over_with_their_memory(begin, backend):
+    def step(a, b, g):
+        begin(a, b, g)
+        a.grad.add_(1)
+        if b.grad is not None:
+            b.grad.mul_(2)
+        return g * 1
+
+    def outcome(run):
+        a, b, g = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3)), torch.ones(3)
+        result = [run(a, b, g)]
+        first = memories(a.grad, b.grad, g)
+        g.mul_(10)
+        result.append(run(a, b, g))
+        return result, [a.grad, b.grad, g], first, memories(a.grad, b.grad, g)
+
+    assert same(outcome(step), outcome(dynamo_lite.compile(step, backend=backend, fullgraph=True)))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_one_gradient_of_several_tensors_is_one_object(backend):
+    def step(a, b, g):
+        first, second = grad((a + b).pow(2).sum(), (a, b))
+        (passed,) = grad(a + 0, a, g)
+        (part,) = grad(a.view(3, 1), a, g.view(3, 1))
+        part.mul_(3)
+        a.grad, b.grad = first, second
+        return first is second, len({id(first), id(second)}), passed is g, part is g, a.grad is b.grad, g * 1
+
+    def outcome(run):
+        a, b, g = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3)), torch.ones(3)
+        return run(a, b, g), a.grad, a.grad is b.grad, g
+
+    assert same(outcome(step), outcome(dynamo_lite.compile(step, backend=backend, fullgraph=True)))

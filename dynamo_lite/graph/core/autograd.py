@@ -59,21 +59,27 @@ def gradients(
     rerun: Rerun | None = None,
     order: list[int] | None = None,
     are_copied: bool = False,
-) -> tuple[list[Any], list[bool]]:
-    """The fakes of `torch.autograd.grad(outputs, inputs, cotangents, **options)`, and which are known to be in memory of their own; `order`
-    gets the positions of those that there are, as they arrive. `are_copied`: those that are not in memory of their own are only read.
+) -> Gradients:
+    """`torch.autograd.grad(outputs, inputs, cotangents, **options)`; `order` gets the positions of the gradients that there are, as they
+    arrive. `rerun`: one that goes on later. `are_copied`: gradients that no leaf takes over are only read.
     Raises `Unsupported` if it raises, or if data decide how a gradient that is not copied lies in memory."""
     if has_uneven_branches(builder):
         unsupported(SLUG, "gradients through a branch whose sides give them to different tensors")
 
-    def ask(rerun: Rerun, order: list[int] | None) -> tuple[list[Any], list[bool]]:
+    once = rerun is None and order is not None  # so that leaves are asked what they would do
+
+    def ask(rerun: Rerun, order: list[int] | None) -> Gradients:
         with rerun.at_the_end(builder.propagator.dispatcher(), SLUG, "grad") as values:
             arguments = map_arg((tuple(outputs), tuple(inputs), cotangents), values.__getitem__)
             with _told(arguments[1], order):
-                fakes = list(torch.autograd.grad(*arguments, **options))
-            return fakes, _own_memory(fakes, list(values.values()))
+                fakes = list(torch.autograd.grad(*arguments, **(options | {"retain_graph": True} if once else options)))
+            kin = _kin(fakes, values)
+            taken = [fake is not None and one is None for fake, one in zip(fakes, kin, strict=True)]
+            if once and any(kin) and all(leaf.is_leaf for leaf in arguments[1]):
+                taken = _taken(*arguments)
+            return Gradients(fakes, taken, kin)
 
-    fakes, own = ask(rerun or Rerun(builder), order)
+    fakes, taken, kin = ask(rerun or Rerun(builder), order)
     if order is not None:  # a pass inside of the pass may have come by as well
         order[:] = [i for i in dict.fromkeys(order) if fakes[i] is not None]
     is_known = [True] * len(fakes)
@@ -81,12 +87,76 @@ def gradients(
     if branches and (rerun is not None or not _may_try_sides(builder, branches)):
         is_known = [fake is None for fake in fakes]
     elif branches:
-        places = list(map(_place, fakes, own))
-        others = [list(map(_place, *ask(way, None))) for way in _each_way(builder, branches)]
+        places = list(map(_place, fakes, taken))
+        others = [list(map(_place, *ask(way, None)[:2])) for way in _each_way(builder, branches)]
         is_known = [all(place == other[i] for other in others) for i, place in enumerate(places)]
     if not (are_copied or all(is_known)):
         unsupported(SLUG, "gradients through a branch, which decides how they lie in memory")
-    return fakes, [is_own and known for is_own, known in zip(own, is_known, strict=True)]
+    return Gradients(fakes, [is_taken and known for is_taken, known in zip(taken, is_known, strict=True)], kin)
+
+
+class Kin(NamedTuple):
+    """A tensor in the memory of a gradient: a value of the graph, or the position of an earlier gradient. `is_same`: the very object."""
+
+    other: TensorValue | int
+    is_same: bool
+
+
+class Gradients(NamedTuple):
+    """`taken`: which gradients a leaf keeps that has none, instead of copying them. `kin`: with what they share memory, None: nothing."""
+
+    fakes: list[Any]
+    taken: list[bool]
+    kin: list[Kin | None]
+
+
+def _kin(fakes: list[Any], values: dict[Node, Any]) -> list[Kin | None]:
+    """What is in the memory of these gradients: of other ones, or of the values of the graph."""
+    same: dict[int, TensorValue | int] = {}
+    near: dict[Any, TensorValue | int] = {}
+    for node, value in values.items():
+        for subject, tensor in _tensors_of(node.meta, value):
+            same[id(tensor)] = near[memory_of(tensor)] = subject
+    result: list[Kin | None] = []
+    for i, fake in enumerate(fakes):
+        memory = memory_of(fake)
+        if fake is None:
+            result.append(None)
+        elif id(fake) in same:
+            result.append(Kin(same[id(fake)], True))
+        else:
+            result.append(Kin(near[memory], False) if memory is not None and memory in near else None)
+            same[id(fake)] = near[memory] = i
+    return result
+
+
+def _tensors_of(meta: Any, value: Any) -> Iterator[tuple[TensorValue, torch.Tensor]]:
+    """The tensors among the results of a node, each with its value in the graph."""
+    if isinstance(value, torch.Tensor) and isinstance(getattr(meta, "subject", None), TensorValue):
+        yield meta.subject, value
+    elif isinstance(value, tuple | list) and getattr(meta, "sequence", None) is not None:
+        for known, item in zip(meta.sequence.items, value, strict=False):
+            if isinstance(known, TensorValue) and isinstance(item, torch.Tensor):
+                yield known, item
+
+
+def _taken(outputs: tuple[Any, ...], leaves: tuple[Any, ...], cotangents: Any) -> list[bool]:
+    """Which leaves take their first gradient over. `AccumulateGrad` decides by what refers to the tensor object, not to its memory, when it
+    arrives, so that it is asked."""
+    memories: dict[int, Any] = {}
+
+    def note(i: int, gradient: torch.Tensor) -> None:
+        memories[i] = gradient.untyped_storage() if gradient.layout is torch.strided else None  # this does not count
+
+    handles = [leaf.register_hook(functools.partial(note, i)) for i, leaf in enumerate(leaves)]
+    torch.autograd.backward(outputs, cotangents, inputs=leaves)
+    for handle in handles:
+        handle.remove()
+    arrived = [memories.get(i) for i in range(len(leaves))]
+    return [
+        memory is not None and leaf.grad is not None and memory_of(leaf.grad) == memory._cdata
+        for leaf, memory in zip(leaves, arrived, strict=True)
+    ]
 
 
 MOST_BRANCHES = 4
@@ -117,9 +187,9 @@ def _one_side(node: Node, i: int, values: dict[Node, Any]) -> list[Any]:
     return list(sides[i].forward(*operands))
 
 
-def _place(fake: Any, is_own: bool) -> Any:
+def _place(fake: Any, is_taken: bool) -> Any:
     """How a gradient lies in memory."""
-    return fake is not None and (is_own, fake.layout, fake.layout is torch.strided and fake.stride())
+    return fake is not None and (is_taken, fake.layout, fake.layout is torch.strided and fake.stride())
 
 
 @contextlib.contextmanager
@@ -268,15 +338,6 @@ def _both_sides(node: Node, values: dict[Node, Any]) -> list[Any]:
 
 def _either(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.ones((), dtype=torch.bool, device=one.device), one, other)
-
-
-def _own_memory(fakes: list[Any], others: list[Any]) -> list[bool]:
-    seen = {memory_of(t) for t in others}
-    result = []
-    for fake in fakes:
-        result.append(memory_of(fake) not in seen)
-        seen.add(memory_of(fake))
-    return result
 
 
 def memory_of(value: Any) -> Any:

@@ -46,7 +46,7 @@ class WarningsVariable(TraceEffectVariable):
 
 class Stages:
     """One backward pass. `pending` has the gradients that have arrived at tensors whose turn has not come; `done` gets a leaf, its gradient
-    and whether that is in memory of its own."""
+    and whether the leaf may keep that."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Stages:
         graph = self.graph
         cotangents = tuple([graph.node(self.pending[node].proxy) for node in outputs])
         order: list[int] = []
-        fakes, own = gradients(graph, outputs, inputs, cotangents, self.options, self.rerun, order)
+        fakes, taken, _ = gradients(graph, outputs, inputs, cotangents, self.options, self.rerun, order)
         arguments = [tuple(outputs), tuple(inputs), cotangents]
         made = graph.operators.call_with_results(self.tx, torch.autograd.grad, arguments, self.options, fakes)
         self.rerun.values[graph.last_node] = tuple(fakes)
@@ -128,7 +128,7 @@ class Stages:
                 unsupported(SLUG, "backward with sparse gradients")
             self.pending.pop(inputs[i], None)  # in the order in which they arrive
             self.pending[inputs[i]] = made[i]
-            if own[i]:
+            if taken[i]:
                 self.own.add(made[i])
 
     def _settle(self, end: int) -> None:

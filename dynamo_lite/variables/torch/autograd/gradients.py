@@ -163,11 +163,11 @@ def _gradients(
         unsupported(SLUG, "grad through hooks that are to be followed")
     cotangents = _cotangents(tx, grad_outputs)
     host = {name: value.as_python_constant() for name, value in options.items()}
-    fakes, _ = gradients(graph, *nodes, cotangents, host)
+    found = gradients(graph, *nodes, cotangents, host)
     given = {name: value for name, value in host.items() if value is not None and value is not False}
     arguments = [tuple(nodes[0]), tuple(nodes[1]), cotangents]
     graph.passes.gradients.are_asked_for = True
-    made = graph.operators.call_with_results(tx, torch.autograd.grad, arguments, given, fakes)
+    made = graph.operators.call_with_results(tx, torch.autograd.grad, arguments, given, found.fakes, found.kin)
     return TupleVariable(made)
 
 
@@ -248,16 +248,16 @@ def _backward(
     cotangents = _cotangents(tx, given)
     order: list[int] = []
     are_copied = not any(_hooks_of_leaf(tx, leaf, torch.Tensor.register_hook) for leaf in leaves)
-    fakes, own = gradients(graph, nodes, inner, cotangents, options, order=order, are_copied=are_copied)
-    if any(fake is not None and fake.layout is not torch.strided for fake in fakes):
+    found = gradients(graph, nodes, inner, cotangents, options, order=order, are_copied=are_copied)
+    if any(fake is not None and fake.layout is not torch.strided for fake in found.fakes):
         unsupported(SLUG, "backward with sparse gradients")
     graph.passes.gradients.are_asked_for = True
     made = graph.operators.call_with_results(
-        tx, torch.autograd.grad, [tuple(nodes), tuple(inner), cotangents], options, fakes
+        tx, torch.autograd.grad, [tuple(nodes), tuple(inner), cotangents], options, found.fakes, found.kin
     )
     with _without_grad(tx):
         for i in order:
-            _arrive(tx, leaves[i], made[i], own[i])
+            _arrive(tx, leaves[i], made[i], found.taken[i])
     return NONE
 
 
@@ -361,13 +361,13 @@ def _hooks_of_leaf(tx: Frame, leaf: TensorVariable, register: Any) -> list[Varia
     return [*hooks, *(h.hook for h in registered(tx.tr) if h.tensor is leaf and h.register is register)]
 
 
-def _arrive(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
+def _arrive(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_taken: bool) -> None:
     """A gradient reaches a leaf: its hooks, `AccumulateGrad`, the hooks after that."""
     try:
         for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_hook):
             gradient = replaced_gradient(tx, hook, gradient)
-            is_own = False  # the hook may keep it
-        _accumulate(tx, leaf, gradient, is_own)
+            is_taken = False  # the hook may keep it
+        _accumulate(tx, leaf, gradient, is_taken)
         for hook in _hooks_of_leaf(tx, leaf, torch.Tensor.register_post_accumulate_grad_hook):
             if not is_none(tx.call(hook, [leaf])):
                 unsupported(SLUG, "a hook after accumulation that returns something")
@@ -375,14 +375,15 @@ def _arrive(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_own: b
         unsupported(SLUG, f"a hook raises {observed.exc.python_type().__name__}")
 
 
-def _accumulate(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_own: bool) -> None:
-    """`AccumulateGrad`: the first gradient is kept if it lies in memory like the leaf and is nobody else's."""
+def _accumulate(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_taken: bool) -> None:
+    """`AccumulateGrad`: the first gradient is kept if it lies in memory like the leaf and nobody else has the tensor, whoever has the
+    memory."""
     call = tx.tr.graph.call
     known = tensor_grad(tx, leaf)
     if isinstance(known, TensorVariable):
         call(tx, "call_method", "add_", [known, gradient])
         return
-    if not is_own or gradient.proxy.meta.stride != leaf.proxy.meta.stride:
+    if not is_taken or gradient.proxy.meta.stride != leaf.proxy.meta.stride:
         copy = call(tx, "call_function", torch.empty_like, [leaf])
         gradient = call(tx, "call_method", "copy_", [copy, gradient])
     leaf.store(tx, "grad", gradient)
