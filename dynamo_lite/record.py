@@ -31,6 +31,9 @@ GRAPH_RECORD = "dynamo_lite_record"
 AS_CAPTURED = "dynamo_lite_as_captured"
 """The key of `GraphModule.meta` under which a graph says why AOTAutograd would compute something else than it does."""
 
+IN_INFERENCE = "dynamo_lite_in_inference"
+"""The key of `GraphModule.meta` under which a graph says that all its operators are in an inference mode, in which it will be called."""
+
 OF_FAKES = "dynamo_lite_of_fakes"
 """The key of `GraphModule.meta` under which a graph says that it computes with the program's own `FakeTensor`s, which have no data."""
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dynamo_lite._eval_frame import call_moved
 from dynamo_lite.data_stack import with_room
 from dynamo_lite.exc import TRACEBACK
-from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, UNUSED_RANDOM
+from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, IN_INFERENCE, UNUSED_RANDOM
 
 from . import late_backward
 from .branch import silenced
@@ -172,7 +172,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     _provide_symbols(context.fake_mode)
     _forget_fresh_symbols(context.fake_mode)
     _allow_numbers_of_data(context.fake_mode)
-    with tracing(context), _without_hooks():
+    with tracing(context), _without_hooks(), _inference_of(graph):
         compiled = compiler(graph, [*fakes, *(fakes[at].size(dim) for at, dim in sizes)])
     late_backward.expect(context, gm)
     call = _as_captured(compiled, sizes, len(unused))
@@ -270,6 +270,20 @@ def _without_hooks() -> Iterator[None]:
     finally:
         for hooks in reversed(taken):
             autograd._push_saved_tensors_default_hooks(*hooks)
+
+
+def _inference_of(graph: GraphModule) -> contextlib.AbstractContextManager[Any]:
+    """The mode to trace in. AOTAutograd fails where it makes views in an inference mode that begins in the graph."""
+    import torch
+    from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+
+    if not graph.meta.get(IN_INFERENCE):
+        return contextlib.nullcontext()
+    for target in (_exit_inference_mode, _enter_inference_mode):
+        for node in graph.graph.find_nodes(op="call_function", target=target):
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return torch.inference_mode()
 
 
 def _provide_symbols(mode: Any) -> None:

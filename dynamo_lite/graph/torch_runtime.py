@@ -233,9 +233,11 @@ def compile_graph(
     env = graph.propagator.mode.shape_env
     if env is not None:
         env.begin_backend()
+    # An inference mode that a failed compiler has entered may end in any order with others.
+    keys = modes.dispatch_keys_kept() if graph.passes.state.has_inference else contextlib.nullcontext()
     with torch._guards.tracing(torch._guards.TracingContext(graph.propagator.mode)):
         try:
-            with closed(), shown(functools.partial(_under_way, gm, record)):
+            with closed(), keys, shown(functools.partial(_under_way, gm, record)):
                 compiled = _compile(graph, gm, backend, fullgraph, kept, env)
             _restart_if_exhausted(env)
         finally:

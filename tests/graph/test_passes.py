@@ -21,6 +21,7 @@ ORDER = [
     "checks",  # innermost: takes its results off the others' results
     "sizes",  # asserts before the ambient state is put back
     "state",
+    "unseen",  # an inference mode around what is in the graph alone
     "saved_hooks",
     "inputs",
     "gradients",  # of the results of which others are made

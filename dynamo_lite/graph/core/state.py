@@ -527,13 +527,13 @@ class AmbientState(GraphEffect):
 
 def _protect(initial: tuple[Any, ...], compiled: Compiled) -> Compiled:
     def protected(*args: Any) -> Any:
-        depth = _autocast_depth()
+        depth = autocast_depth()
         try:
             return compiled(*args)
         except BaseException:
             for key, value in initial:
                 key[0](*key[1:], value)
-            for _ in range(_autocast_depth() - depth):
+            for _ in range(autocast_depth() - depth):
                 leave_autocast()
             raise
 
@@ -545,7 +545,7 @@ def runs_protected(keys: Sequence[tuple[Any, ...]], compiled: Compiled, args: Se
     return _protect(tuple([(key, SETTINGS[key[0]].read(*key[1:])) for key in keys]), compiled)(*args)
 
 
-def _autocast_depth() -> int:
+def autocast_depth() -> int:
     torch.autocast_increment_nesting()
     return torch.autocast_decrement_nesting()
 

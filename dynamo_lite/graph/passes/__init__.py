@@ -22,6 +22,7 @@ from .random_numbers import RandomNumbers
 from .result_versions import ResultVersions
 from .saved_tensor_hooks import SavedTensorHooks
 from .symbolic_sizes import SymbolicSizes
+from .unseen_state import UnseenState
 from .used_gradients import UsedGradients
 from .wrapper_classes import WrapperClasses
 from .written_data import WrittenData
@@ -35,6 +36,7 @@ class Passes(NamedTuple):
 
     - `checks` sees the results that it has added before anything else takes them for results of the program.
     - `sizes` adds assertions before `state` puts the ambient state back, at the end of the graph.
+    - `unseen` puts an inference mode around what is in the graph alone.
     - `gradients` gives results their used-up history before `outputs` makes others of them; it also tells `backward` about which of them
       it need not care.
     - `outputs` makes the results that `versions` counts.
@@ -45,6 +47,7 @@ class Passes(NamedTuple):
     checks: Checks
     sizes: SymbolicSizes
     state: AmbientState
+    unseen: UnseenState
     saved_hooks: SavedTensorHooks
     inputs: InputAliasing
     gradients: UsedGradients

@@ -1,0 +1,203 @@
+"""States in which AOTAutograd would compute something else than the traced code: autocast's cache, inference modes, anomaly mode."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import dynamo_lite
+from dynamo_lite.record import log
+from dynamo_lite.testing import same
+
+BACKENDS = ("eager", "aot_eager", "inductor")
+
+
+def model():
+    torch.manual_seed(0)
+    module = nn.Linear(3, 1)
+    return module, torch.optim.SGD(module.parameters(), lr=1.0)
+
+
+def notes():
+    return [note for frame in log.frames for graph in frame.graphs for note in graph.notes.get("AOTAutograd", ())]
+
+
+# -- the cache of autocast
+
+
+def autocast(**options):
+    return torch.autocast("cpu", torch.bfloat16, **options)
+
+
+def steps(module, optimizer, x):
+    with autocast():
+        for _ in range(2):
+            module(x).pow(2).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def before_and_after_a_step(module, optimizer, x):
+    with autocast():
+        loss = module(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), module(x).detach()
+
+
+def written(module, optimizer, x):
+    with autocast():
+        first = module(x)
+        with torch.no_grad():
+            module.weight.zero_()
+        return first, module(x)
+
+
+def written_data(module, optimizer, x):
+    with autocast():
+        first = module(x)
+        module.weight.data.zero_()
+        return first, module(x)
+
+
+def one_step(module, optimizer, x):
+    with autocast():
+        loss = module(x).sum()
+        loss.backward()
+        optimizer.step()
+    return loss.detach()
+
+
+def a_block_each(module, optimizer, x):
+    for _ in range(2):
+        with autocast():
+            loss = module(x).sum()
+        loss.backward()
+        optimizer.step()
+    return loss.detach()
+
+
+def nothing_kept(module, optimizer, x):
+    with autocast(cache_enabled=False):
+        first = module(x)
+        with torch.no_grad():
+            module.weight.zero_()
+        return first, module(x)
+
+
+def cleared(module, optimizer, x):
+    with autocast():
+        first = module(x)
+        with torch.no_grad():
+            module.weight.zero_()
+        torch.clear_autocast_cache()
+        return first, module(x)
+
+
+KEEPING = (steps, before_and_after_a_step, written, written_data)
+
+
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+@pytest.mark.parametrize("fn", [*KEEPING, one_step, a_block_each, nothing_kept, cleared])
+def test_casts_that_autocast_keeps(fn, backend):
+    """A graph that changes a leaf between two casts of it has to run as it was captured, and no other one."""
+
+    def outcome(run):
+        module, optimizer = model()
+        results = [run(module, optimizer, torch.ones(2, 3)) for _ in range(2)]
+        return results, dict(module.state_dict())
+
+    dynamo_lite.reset()
+    assert same(outcome(fn), outcome(dynamo_lite.compile(fn, backend=backend, fullgraph=fn in KEEPING[2:])))
+    if backend != "eager":
+        assert any("autocast" in note for note in notes()) == (fn in KEEPING)
+
+
+# -- inference mode
+
+
+def made(x, w):
+    with torch.inference_mode():
+        return torch.sigmoid(x), x[0], x
+
+
+def decorated(x, w):
+    return torch.inference_mode()(lambda: (torch.sigmoid(x[0]), w + 1))()
+
+
+def beside_others(x, w):
+    y = x * 2
+    with torch.inference_mode():
+        z = torch.sigmoid(y)
+    return z, y * w
+
+
+def a_number(x, w):
+    y = x * 2
+    with torch.inference_mode():
+        n = y[0].sum()[None].view(1).shape[0]
+    return y * w * n
+
+
+def facts(result):
+    tensors = result if isinstance(result, tuple) else (result,)
+    return [(t.is_inference(), t.requires_grad, t.detach().clone()) for t in tensors]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [made, decorated, beside_others, a_number])
+def test_inference_tensors_leave_a_graph_as_such(fn, backend):
+    args = torch.arange(4.0).reshape(2, 2), nn.Parameter(torch.ones(2))
+    expected = fn(*args)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler may fail for views that are made in a mode
+        compiled = dynamo_lite.compile(fn, backend=backend)
+        for _ in range(2):
+            assert same(facts(expected), facts(compiled(*args)))
+    assert (torch.ones(2) + 1).reshape(-1).tolist() == [2, 2]  # no dispatch key is left
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inference_tensors_are_refused_behind_their_graph(backend):
+    def fn(x, w):
+        with torch.inference_mode():
+            t = torch.sigmoid(x)
+        return (w * t).sum()
+
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        dynamo_lite.compile(fn, backend=backend)(torch.ones(2), nn.Parameter(torch.ones(2)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_views_are_compiled_in_an_inference_mode_of_the_graph(backend):
+    def fn(x, factor):
+        with torch.inference_mode():
+            return torch.sigmoid(x[0] * factor)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = dynamo_lite.compile(fn, backend=backend)
+        for factor in (1.5, 2.5, 3.5):
+            assert same(facts(fn(torch.ones(2, 2), factor)), facts(compiled(torch.ones(2, 2), factor)))
+
+
+# -- anomaly mode
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.filterwarnings("ignore")
+def test_anomaly_mode_names_the_operator(backend):
+    def fn(w, on):
+        with torch.autograd.set_detect_anomaly(on):
+            (w * 0).sqrt().sum().backward()
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for on in (True, False, True):
+        w = nn.Parameter(torch.zeros(2))
+        if on:
+            with pytest.raises(RuntimeError, match="Function 'MulBackward0' returned nan values"):
+                compiled(w, on)
+        else:
+            compiled(w, on)
+            assert w.grad is not None  # Inductor takes `w * 0` for 0
