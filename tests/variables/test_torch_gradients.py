@@ -790,7 +790,7 @@ def test_first_gradients_are_taken_over_with_their_memory(begin, backend):
     def outcome(run):
         a, b, g = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3)), torch.ones(3)
         result = [run(a, b, g)]
-        first = memories(a.grad, b.grad, g)
+        first = memories(a.grad, b.grad, g), a.grad._is_view()
         g.mul_(10)
         result.append(run(a, b, g))
         return result, [a.grad, b.grad, g], first, memories(a.grad, b.grad, g)

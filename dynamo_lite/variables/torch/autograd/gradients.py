@@ -386,6 +386,8 @@ def _accumulate(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_ta
     if not is_taken or gradient.proxy.meta.stride != leaf.proxy.meta.stride:
         copy = call(tx, "call_function", torch.empty_like, [leaf])
         gradient = call(tx, "call_method", "copy_", [copy, gradient])
+    elif gradient.proxy.family is not None:  # as a view of others it is none to autograd
+        gradient = call(tx, "call_method", "detach", [gradient])
     leaf.store(tx, "grad", gradient)
 
 
