@@ -13,14 +13,14 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_720,
+    ".": 4_730,
     "backends": 3_740,
     "backends/compiled": 900,
     "backends/regions": 1_080,
     "dynamism": 1_030,
     "frontend": 4_175,
-    "graph": 2_650,
-    "graph/core": 6_420,
+    "graph": 2_665,
+    "graph/core": 6_470,
     "graph/inputs": 810,
     "graph/logs": 600,
     "graph/passes": 2_680,
@@ -40,7 +40,7 @@ MOST_LINES = {
     "variables/stdlib": 3_430,
     "variables/torch": 6_575,
     "variables/torch/autograd": 2_220,
-    "variables/torch/data": 3_085,
+    "variables/torch/data": 3_120,
     "variables/torch/distributed": 450,
     "variables/torch/higher_order": 1_665,
     "variables/torch/numpy": 1_750,

@@ -275,3 +275,40 @@ def test_the_default_is_by_backend():
         for backend in ("eager", "inductor"):
             counts[backend] = functools.partial(check, experts_by_item, tol=1e-5)(backend)
     assert counts["inductor"] == 1 < counts["eager"]
+
+
+def by_vector(x):
+    result = torch.zeros(8)
+    for i in (x > 0.5).nonzero().flatten():
+        result[i] = x[i] * 3
+    return result
+
+
+def by_list(x):
+    result = torch.zeros(8)
+    for i in (x > 0.5).nonzero().squeeze(-1).tolist():
+        result[i] = x[i] * 3
+    return result
+
+
+def by_where(x):
+    (positions,) = torch.where(x > 0.5)
+    total = torch.zeros(())
+    for i in positions:
+        total = total * 2 + x[i] + i.item()
+    return total
+
+
+def by_tuple(x):
+    n, positions = 0, (x > 0.5).nonzero(as_tuple=True)[0].tolist()
+    for i in positions:
+        n += i
+    return n, x + len(positions), positions
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [by_vector, by_list, by_where, by_tuple])
+def test_positions_as_a_vector_and_as_numbers(function, backend):
+    compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
+    for x in (torch.ones(8), torch.arange(8.0) - 3, torch.zeros(8), torch.tensor([0, 1.0, 0, 0, 2, 0, 0, 3])):
+        assert repr(compiled(x)) == repr(function(x))

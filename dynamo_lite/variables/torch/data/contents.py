@@ -19,6 +19,7 @@ from dynamo_lite.variables.objects.module import GlobalsNamespace
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 
 from ..body import Outside, is_same
+from .late_lists import LateListVariable
 
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
@@ -81,7 +82,7 @@ _CELL = ContentsForm(lambda vt: {"": vt.content}, _write_cell, lambda tx, vt, ke
 
 def _form(vt: VariableTracker) -> ContentsForm | None:
     if isinstance(vt, ListVariable):
-        return _LIST
+        return None if isinstance(vt, LateListVariable) and vt.is_late else _LIST
     if isinstance(vt, DictVariable):
         return _ITEMS if "items" in vt.__dict__ else _PENDING
     if isinstance(vt, GlobalsNamespace):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.protocol.abstract import binary_op
@@ -74,6 +75,11 @@ class LateListVariable(ListVariable):
             return super().mp_length(tx)
         n = dimension(self.copy, 0)
         return binary_op(tx, operator.add, n, ConstantVariable(len(self.appended))) if self.appended else n
+
+    def tp_iter(self, tx: Frame) -> VariableTracker:
+        is_as_made = self.is_late and not self.appended and self.tensor.moment(tx) == self.moment
+        positions = MODELS.rows_of_nonzero(tx, self.tensor, as_numbers=True) if is_as_made else None
+        return super().tp_iter(tx) if positions is None else positions
 
     def emit_new(self, cg: Codegen) -> None:
         if self.is_late:

@@ -1,7 +1,8 @@
 """Loops over the positions of a mask: `for i in (count > 0).nonzero(): …`, as models with experts have them.
 
-Input: a tensor that `nonzero` has made of a vector of known length, where a `for` begins. Output: an iterator whose first step follows the
-whole loop: for each position in turn a branch, whose one side is the turn with that position as a constant, and whose other does nothing.
+Input: a tensor that `nonzero` or `where` has made of a vector of known length, or its list, where a `for` begins. Output: an iterator whose
+first step follows the whole loop: for each position in turn a branch, one side of which is the turn with that position as a constant, and
+the other does nothing.
 Invariant: `nonzero` gives positions in ascending order, each once, so the turns of the branches that are taken are those of the program.
 Where a turn can't be a side of a branch, the loop is a break, as over every tensor of unknown length.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
+from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.arguments import MODELS
@@ -37,6 +39,8 @@ LONGEST = 64
 """Positions for each of which a branch is made."""
 
 _NONZERO = frozenset({"nonzero", torch.nonzero, torch.argwhere, "argwhere"})
+_ROWS, _VECTOR, _NUMBERS = "rows", "vector", "numbers"
+"""What a position is: a tensor of one element, a tensor without dimensions, an int."""
 
 
 class NonzeroRows(IteratorVariable):
@@ -45,6 +49,7 @@ class NonzeroRows(IteratorVariable):
     cls = type(iter(()))
     rows: TensorVariable = Child()
     length: int = Plain()
+    form: str = Plain()
     failed: Callable[[Unsupported], None] = Plain()
 
     def tp_iternext(self, tx: Frame) -> VariableTracker | None:
@@ -82,9 +87,12 @@ class NonzeroRows(IteratorVariable):
             check(tx, any_of_them, True, SLUG, "whether a turn of the loop is taken")
 
     def _row(self, tx: Frame, position: int) -> VariableTracker:
-        """The tensor that is the item of the turn."""
+        """The item of the turn."""
+        number = ConstantVariable(position)
+        if self.form is _NUMBERS:
+            return number
         call, device = tx.tr.graph.call, self.rows.proxy.meta.device
-        row = call(tx, "call_function", torch.tensor, [ListVariable([ConstantVariable(position)])])
+        row = call(tx, "call_function", torch.tensor, [ListVariable([number]) if self.form is _ROWS else number])
         return row if device.type == "cpu" else call(tx, "call_method", "to", [row, ConstantVariable(device)])
 
     def emit_new(self, cg: Codegen) -> None:
@@ -96,16 +104,37 @@ def _may_be_changed(tx: Frame, value: TensorValue) -> bool:
     return origin(value) in set(map(origin, tx.tr.graph.passes.inputs.changed))
 
 
-def rows_of_nonzero(tx: Frame, tensor: TensorVariable) -> VariableTracker | None:
-    """The iterator, if the instruction begins a loop over such a tensor and branches on data are wanted."""
+def _mask_of(value: TensorValue) -> TensorValue | None:
+    """The vector whose positions a tensor has, as rows or as a vector."""
+    is_item = value.origin is not None and value.origin[0] == "item"
+    node, items = (value.origin[1], value.origin[2:]) if is_item else (value.node, ())
+    if node is None or not node.args or not isinstance(node.args[0], Node):
+        return None
+    given = getattr(node.args[0].meta, "subject", None)
+    if not isinstance(given, TensorValue):
+        return None
+    if is_item:
+        is_tuple = node.target is torch.where or node.target in _NONZERO and node.kwargs == {"as_tuple": True}
+        return given if is_tuple and len(node.args) == 1 and items == (0,) and given.meta.ndim == 1 else None
+    if node.target in _NONZERO and len(node.args) == 1 and not node.kwargs:
+        return given if given.meta.ndim == 1 and value.meta.ndim == 2 else None
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    is_vector = (name, node.args[1:]) in _TO_VECTOR and given.meta.ndim == 2
+    return _mask_of(given) if is_vector else None
+
+
+_TO_VECTOR = frozenset(
+    [("flatten", ()), ("view", (-1,)), ("reshape", (-1,)), ("squeeze", (-1,)), ("squeeze", (1,)), ("ravel", ())]
+)
+
+
+def rows_of_nonzero(tx: Frame, tensor: TensorVariable, as_numbers: bool = False) -> VariableTracker | None:
+    """The iterator, if the instruction begins a loop over such a tensor, or over its list, and branches on data are wanted."""
     instrs, value = tx.lifted.instrs, tensor.proxy
     if instrs[tx.cur].op is not Op.GET_ITER or instrs[tx.cur + 1].op is not Op.FOR_ITER or not are_wanted(tx):
         return None
-    node = value.node
-    if type(tensor) is not TensorVariable or node is None or node.target not in _NONZERO or len(node.args) != 1:
-        return None
-    mask = getattr(node.args[0].meta, "subject", None)
-    if not isinstance(mask, TensorValue) or mask.meta.ndim != 1 or value.meta.ndim != 2:
+    mask = _mask_of(value) if type(tensor) is TensorVariable else None
+    if mask is None or as_numbers and value.meta.ndim != 1:
         return None
     length = mask.meta.shape[0]
     if type(length) is not int or length > LONGEST or _may_be_changed(tx, value):
@@ -117,7 +146,8 @@ def rows_of_nonzero(tx: Frame, tensor: TensorVariable) -> VariableTracker | None
         error.context = f"a loop over the positions of a mask: {error.context}"
         error.slug, error.break_step, error.user_stack = SLUG, step, stack
 
-    return NonzeroRows(tensor, length, failed)
+    form = _NUMBERS if as_numbers else _ROWS if value.meta.ndim == 2 else _VECTOR
+    return NonzeroRows(tensor, length, form, failed)
 
 
 MODELS.rows_of_nonzero = rows_of_nonzero
