@@ -3,9 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.profiler import record_function
 
 import dynamo_lite
+from dynamo_lite import config
 from dynamo_lite.testing import CompileCounterWithBackend, run_both, same
 from tests.helpers.graph_counts import whole
 
@@ -405,3 +408,70 @@ def test_a_default_device_that_is_set_after_the_first_call():
             assert compiled(torch.ones(2, device="cpu"))[1] == torch.get_default_device()
     finally:
         torch.set_default_device(before)
+
+
+def _asking_autocast():
+    return torch.is_autocast_enabled("nodev")
+
+
+def _setting_autocast():
+    torch.set_autocast_dtype("nodev", torch.float16)
+
+
+def _in_autocast():
+    with torch.autocast("nodev"):
+        pass
+
+
+def _in_record(*args):
+    with record_function(*args):
+        pass
+
+
+def _in_hooks():
+    with saved_tensors_hooks(3, 4):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("call", "raised"),
+    [
+        (_asking_autocast, RuntimeError),
+        (_setting_autocast, RuntimeError),
+        (_in_autocast, RuntimeError),
+        (lambda: torch.is_autocast_enabled(3), TypeError),
+        (lambda: torch.use_deterministic_algorithms("False"), TypeError),
+        (lambda: torch.use_deterministic_algorithms(1), TypeError),
+        (lambda: torch.use_deterministic_algorithms(True, warn_only="x"), TypeError),
+        (lambda: torch.ones(2).requires_grad_(1), TypeError),
+        (lambda: setattr(torch.ones(2), "requires_grad", "x"), RuntimeError),
+        (_in_hooks, TypeError),
+        (lambda: _in_record(3), RuntimeError),
+        (lambda: _in_record("a", 3), RuntimeError),
+    ],
+)
+def test_arguments_that_functions_of_torch_refuse(call, raised):
+    def f(a):
+        try:
+            call()
+        except raised as error:
+            return a * 2, str(error)
+        return a
+
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    with config.patch(suppress_errors=False):
+        run_both(f, x())
+    assert before == (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+
+
+def test_a_question_about_the_state_that_raises_is_part_of_the_graph():
+    def f(a):
+        try:
+            torch.get_autocast_dtype("nodev")
+        except RuntimeError:
+            return a * 2
+
+    whole(f, x())

@@ -25,9 +25,10 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx import Node
 
 from dynamo_lite.backends.regions import bucket_limits
-from dynamo_lite.exc import Unsupported, UserFrame, unsupported
+from dynamo_lite.exc import Unsupported, UserFrame, gist, unsupported
 from dynamo_lite.guards import tensor_class
 from dynamo_lite.guards.tensor_guards import global_state_check, no_modes
+from dynamo_lite.signals import let_through
 
 from . import modes
 from .effect import Compiled, GraphEffect, Wrapper
@@ -271,7 +272,7 @@ class AmbientState(GraphEffect):
             self.guard_modes()
             return int(modes.fake_mode() is not None)
         function, args = _ALIASES.get((function, *args), (function, args))
-        value = function(*args)
+        value = self._really(function, args)
         if function is torch.is_inference_mode_enabled and self.has_inference:
             return value
         write = _WRITE_OF.get(function)
@@ -284,6 +285,14 @@ class AmbientState(GraphEffect):
         if write is None or (write, *args) not in self.initial:
             self._guard(function, args, value)
         return value
+
+    def _really(self, function: Any, args: tuple[Any, ...]) -> Any:
+        """Call a function of torch. What it raises it raises in the traced code."""
+        try:
+            return function(*args)
+        except Exception as error:
+            frame: Any = self.builder.tr.thread.frame
+            return frame.raises_like(error)
 
     def _guard(self, function: Any, args: tuple[Any, ...], value: object) -> None:
         self.guard_modes()
@@ -336,7 +345,11 @@ class AmbientState(GraphEffect):
         if self.inference and function is _C._set_grad_enabled and args[-1]:
             unsupported("grad-mode", "gradients are enabled inside of an inference mode")
         key = (function, *args[:-1])
-        before = setting.read(*args[:-1])
+        try:
+            before = setting.read(*args[:-1])
+        except Exception as error:  # the exception is that of the setter
+            let_through(error)
+            unsupported("grad-mode", f"{function.__name__}{args}: {gist(error)}", error)
         if key not in self.initial:
             self._guard(setting.read, args[:-1], before)
             self.initial[key] = before
@@ -349,11 +362,7 @@ class AmbientState(GraphEffect):
         self._note_place(key)
         if key == _DEFAULT_DTYPE:
             self._dtype_step = self.builder.tr.thread.failing_step()
-        try:
-            function(*args)
-        except (TypeError, RuntimeError) as error:
-            frame: Any = self.builder.tr.thread.frame
-            frame.raises_like(error)
+        self._really(function, args)
         self._write_node(key, before, value)
         self._key = None
 

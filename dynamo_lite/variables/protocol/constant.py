@@ -107,6 +107,11 @@ FALSE = ConstantVariable(False)
 NOT_IMPLEMENTED = ConstantVariable(NotImplemented)
 
 
+def is_flag(vt: VariableTracker) -> bool:
+    """Whether this is True or False, which some functions in C demand of an argument."""
+    return vt.is_python_constant() and vt.python_type() is bool
+
+
 def boolean(value: object) -> ConstantVariable:
     """The constant True or False."""
     return TRUE if value else FALSE

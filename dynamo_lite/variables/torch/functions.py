@@ -43,6 +43,7 @@ from dynamo_lite.variables.protocol.constant import (
     boolean,
     fold,
     is_constant,
+    is_flag,
     is_none,
 )
 from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, DescriptorVariable, check_object
@@ -325,14 +326,15 @@ for _function in READS:
     HANDLERS[_function] = _state_read(_function)
 
 
+def _flag(vt: VariableTracker) -> bool:
+    return vt.as_python_constant() if is_flag(vt) else unsupported("grad-mode", "a flag that is no bool")
+
+
 @builtin(torch.use_deterministic_algorithms, _C._set_deterministic_algorithms)
 def use_deterministic_algorithms(
     tx: Frame, mode: VariableTracker, *, warn_only: VariableTracker = FALSE
 ) -> VariableTracker:
-    if not is_constant(mode, warn_only):
-        return unsupported("grad-mode", "use_deterministic_algorithms")
-    algorithms = (bool(mode.as_python_constant()), bool(warn_only.as_python_constant()))
-    tx.tr.state.write(set_deterministic, (algorithms,))
+    tx.tr.state.write(set_deterministic, ((_flag(mode), _flag(warn_only)),))
     return NONE
 
 
@@ -356,7 +358,7 @@ class EnteredInferenceVariable(VariableTracker):
 
 @builtin(_enter_inference_mode)
 def enter_inference_mode(tx: Frame, mode: VariableTracker) -> VariableTracker:
-    enabled = bool(mode.as_python_constant())
+    enabled = _flag(mode)
     return EnteredInferenceVariable(tx.tr.state.enter_inference(enabled), enabled)
 
 

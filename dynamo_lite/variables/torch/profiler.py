@@ -188,6 +188,9 @@ _CALLBACKS = "run_callbacks_on_exit"
 @builtin(record_function.__enter__)
 def record_enter(tx: Frame, self: VariableTracker) -> VariableTracker:
     """A profiler sees the graph, not the calls in it. If the block is left after a break, there is nothing to end."""
+    name, args = (self.tp_getattro(tx, part) for part in ("name", "args"))
+    if not issubclass(name.python_type(), str) or not (is_none(args) or issubclass(args.python_type(), str)):
+        return unsupported("call-skipped-function", "record_function with something else than texts")
     self.tp_setattro(tx, _CALLBACKS, FALSE)
     return self
 

@@ -50,7 +50,7 @@ from dynamo_lite.variables.protocol.abstract import (
     richcompare,
 )
 from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
-from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, is_none
+from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, ConstantVariable, is_flag, is_none
 from dynamo_lite.variables.protocol.deferred_str import CopyText, data_text
 from dynamo_lite.variables.protocol.descr import GETSETS, generic_getattr, type_attribute
 from dynamo_lite.variables.protocol.dispatch import constructor
@@ -707,11 +707,10 @@ def _set_grad(tx: Frame, self: TensorVariable, value: VariableTracker | None) ->
 
 
 def _set_requires_grad(tx: Frame, self: TensorVariable, value: VariableTracker | None) -> None:
-    if value is None or not value.is_python_constant():
+    if value is None or not is_flag(value):
         unsupported("tensor-attribute", "assignment to Tensor.requires_grad")
-    if bool(value.as_python_constant()) is self.proxy.meta.requires_grad:
-        return
-    set_requires_grad(tx, self, bool(value.as_python_constant()))
+    if value.as_python_constant() is not self.proxy.meta.requires_grad:
+        set_requires_grad(tx, self, value.as_python_constant())
 
 
 def set_requires_grad(tx: Frame, self: TensorVariable, wanted: bool) -> VariableTracker:

@@ -26,7 +26,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.abstract import get_attr
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
-from dynamo_lite.variables.protocol.constant import FALSE, NONE, TRUE, is_constant, is_none
+from dynamo_lite.variables.protocol.constant import FALSE, NONE, TRUE, is_constant, is_flag, is_none
 from dynamo_lite.variables.protocol.dispatch import builtin, method
 from dynamo_lite.variables.torch.body import whole
 from dynamo_lite.variables.torch.subclasses.fake_tensor import FakeTensorVariable
@@ -399,8 +399,8 @@ def tensor_requires_grad(tx: Frame, self: TensorVariable, requires_grad: Variabl
     """`requires_grad_`, which torch refuses within a transform whether it changes anything or not."""
     if transforms := transforms_around(tx.tr.graph):
         return unsupported("tensor-attribute", f"requires_grad_ inside of {transforms[-1]}")
-    if not requires_grad.is_python_constant():
-        return unsupported("tensor-attribute", "requires_grad_ of something that is not constant")
-    if bool(requires_grad.as_python_constant()) is self.proxy.meta.requires_grad:
+    if not is_flag(requires_grad):
+        return unsupported("tensor-attribute", "requires_grad_ of something that is not constant, or no bool")
+    if requires_grad.as_python_constant() is self.proxy.meta.requires_grad:
         return self
-    return set_requires_grad(tx, self, bool(requires_grad.as_python_constant()))
+    return set_requires_grad(tx, self, requires_grad.as_python_constant())

@@ -26,6 +26,7 @@ from dynamo_lite.variables.objects.module import GlobalsNamespace
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import NONE, is_constant
 from dynamo_lite.variables.protocol.dispatch import builtin
+from dynamo_lite.variables.stdlib.builtins import builtin_callable
 from dynamo_lite.variables.torch.body import CapturedBody, cotangent, follow, is_same, union
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
@@ -60,6 +61,8 @@ def push_saved_tensors_hooks(tx: Frame, pack: VariableTracker, unpack: VariableT
     disabled = tx.tr.state.read(_A._saved_tensors_hooks_get_disabled_error_message, ())
     if disabled is not None:
         return tx.raises(RuntimeError, disabled)
+    if not (builtin_callable(tx, pack).value and builtin_callable(tx, unpack).value):
+        return unsupported(HOOKS, "saved_tensors_hooks that cannot be called")
     if tx.tr.graph.scope is not None:
         return unsupported(HOOKS, "saved_tensors_hooks in the body of a higher-order operator")
     RegionsVariable.of(tx.tr).regions.append(HookedRegion(tx, pack, unpack))
