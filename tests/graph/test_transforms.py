@@ -25,6 +25,7 @@ from torch.func import (
 from torch.utils import _pytree as pytree
 
 import dynamo_lite
+from dynamo_lite import config
 from dynamo_lite.testing import CompileCounter, run_both, same
 from tests.helpers.against_eager import check, outcome
 
@@ -562,3 +563,11 @@ PULLED_LATE = {
 def test_a_pullback_behind_a_change_in_place(name):
     result = run_both(behind_a_change(*PULLED_LATE[name]), torch.tensor([1.0, -2.0, 3.0]), torch.ones(3))
     assert bool(result.breaks) == (not name.startswith("something"))
+
+
+def test_the_rest_of_a_transform_behind_a_break():
+    def f(a):
+        return torch.func.debug_unwrap(a) * 2
+
+    with config.patch(suppress_errors=False):
+        run_both(f, *x())

@@ -110,14 +110,16 @@ def _builtin_rule(value: types.BuiltinFunctionType) -> bool:
 def _function_rule(value: types.FunctionType) -> bool:
     module = value.__module__
     if module in PYTHON_NAMESPACES:
-        return value not in HANDLERS and value not in FOLLOWED and _has_a_name(value)
-    return module is not None and module.startswith(HIGHER_ORDER) and not _is_followed(value)
+        enters = value not in HANDLERS and value not in FOLLOWED and _has_a_name(value)
+    else:
+        enters = module is not None and module.startswith(HIGHER_ORDER) and not _is_followed(value)
+    return enters and not is_resumed(value.__code__)  # the rest of one is followed
 
 
 def _has_a_name(value: types.FunctionType) -> bool:
     """Whether the printed graph can name the function. Wrappers around C methods have the name of the method."""
     if value.__module__ == "torch._tensor" and value.__qualname__.startswith("Tensor."):
-        return not is_resumed(value.__code__)  # the rest of one is followed
+        return True
     return getattr(sys.modules[value.__module__], value.__name__, None) is value
 
 
