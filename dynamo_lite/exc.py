@@ -440,7 +440,7 @@ BREAKS: dict[str, BreakKind] = {
     "higher-order-operator": BreakKind(
         86,
         "higher-order operator with a body that cannot be captured",
-        "the functions given to cond, map, scan, vmap … must each be one graph without effects on the outside",
+        "the functions given to cond, map, scan … must each be one graph without effects on the outside",
         "have the function given only compute: no graph break, no change of objects or tensors from outside",
     ),
     "grad-mode": BreakKind(

@@ -369,6 +369,79 @@ def test_effects_of_functions_that_run_again(name):
         dynamo_lite.compile(RUN_AGAIN[name], backend="eager", fullgraph=True)(torch.ones(3), torch.zeros(3))
 
 
+LOG = []
+
+
+class Counted(nn.Linear):
+    calls = 0
+
+    def forward(self, a):
+        self.calls += 1
+        LOG.append(tuple(a.shape))
+        return super().forward(a)
+
+
+COUNTED = Counted(3, 3)
+
+
+def counted(a):
+    return functional_call(COUNTED, dict(COUNTED.named_parameters()), (a,)).square().sum()
+
+
+RUN_ONCE = {
+    "grad": grad,
+    "grad_and_value": grad_and_value,
+    "vjp": lambda f: lambda a: vjp(f, a)[1](torch.ones(())),
+    "jvp": lambda f: lambda a: jvp(f, (a,), (a,)),
+    "jacrev": jacrev,
+    "jacfwd": jacfwd,
+    "vmap": vmap,
+    "hessian": hessian,
+    "vmap of grad": lambda f: vmap(grad(f)),
+}
+
+
+@pytest.mark.parametrize("name", RUN_ONCE)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_effects_of_functions_that_run_once(name, dynamic):
+    found = []
+    program = lambda a: RUN_ONCE[name](counted)(a)  # noqa: E731
+    for run in (program, dynamo_lite.compile(program, backend="eager", fullgraph=True, dynamic=dynamic or None)):
+        LOG.clear()
+        COUNTED.calls = 0
+        results = [run(torch.ones(n, 3)) for n in (2, 4)]
+        found.append((results, COUNTED.calls, list(LOG)))
+    assert same(*found, tol=1e-6)
+    assert COUNTED.calls == 2
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        lambda v: LOG.append(v),
+        lambda v: LOG.append([v.detach() * 2]),
+        lambda v: setattr(W, "tag", v),
+        lambda v: LOG.append(f"{v.sum().item():.1f}"),
+    ],
+)
+def test_effects_with_what_the_function_has_computed(effect):
+    def f(a):
+        return grad(lambda v: (effect(v), v.sin().sum())[1])(a)
+
+    with pytest.raises(dynamo_lite.exc.Unsupported):
+        dynamo_lite.compile(f, backend="eager", fullgraph=True)(torch.ones(3))
+    run_both(f, torch.ones(3))
+    LOG.clear()
+    W.__dict__.clear()
+
+
+@pytest.mark.parametrize("again", [lambda f: vmap(f, chunk_size=1), lambda f: lambda a: linearize(f, a)[0]])
+def test_effects_of_functions_that_run_several_times(again):
+    LOG.clear()
+    dynamo_lite.compile(lambda a: again(counted)(a), backend="eager")(torch.ones(2, 3))
+    assert len(LOG) == 2
+
+
 # -- what is refused, and raised
 
 RAISES = {

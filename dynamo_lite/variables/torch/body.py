@@ -358,11 +358,9 @@ def holds_value_of(vt: VariableTracker, body: Body) -> bool:
         if not isinstance_of_tracker(vt) or id(vt) in seen:
             continue
         seen[id(vt)] = vt
-        if isinstance(vt, TensorVariable | SymNodeVariable):
-            if body.is_made_inside(vt.proxy):
-                return True
-        else:
-            pending.extend(vt.children())
+        if isinstance(vt, TensorVariable | SymNodeVariable) and body.is_made_inside(vt.proxy):
+            return True
+        pending.extend(vt.children())
     return False
 
 
@@ -423,10 +421,12 @@ def capture(
     body: Body | None = None,
     with_ints: bool = False,
     only_calls: bool = False,
+    runs_once: bool = False,
 ) -> CapturedBody:
-    """Follow a function as a body. `body` is given where it has arguments of its own. `only_calls`: the result is that of the call."""
+    """Follow a function as a body. `body` is given where it has arguments of its own. `only_calls`: the result is that of the call.
+    `runs_once`: see `followed`."""
     extra = [fn, *args, *(kwargs or {}).values()]
-    return follow(tx, lambda: tx.call(fn, args, kwargs or {}), extra, body, with_ints, only_calls)
+    return follow(tx, lambda: tx.call(fn, args, kwargs or {}), extra, body, with_ints, only_calls, runs_once)
 
 
 def follow(
@@ -436,9 +436,10 @@ def follow(
     body: Body | None = None,
     with_ints: bool = False,
     only_calls: bool = False,
+    runs_once: bool = False,
 ) -> CapturedBody:
     """Make a call as a body; `extra` are objects from outside that the frames need not hold."""
-    body, result, outside = followed(tx, call, extra, body)
+    body, result, outside = followed(tx, call, extra, body, runs_once)
     return CapturedBody(tx, body, result, with_ints=with_ints, is_outside=outside.has if only_calls else None)
 
 

@@ -190,7 +190,8 @@ def call_vmap(tx: Frame, transformed: TransformedVariable, args: list[Any], kwar
     for leaf, dim in zip(given.leaves, in_dims, strict=True):
         fakes.append(_example(propagator, leaf, dim))
     body, leaves = body_with(tx, fakes, "vmap")
-    captured = capture(tx, transformed.args[0], given.rebuild(leaves), kwargs, body=body)
+    chunk_size = transformed.option("chunk_size", 4, None)  # for each chunk the function runs once
+    captured = capture(tx, transformed.args[0], given.rebuild(leaves), kwargs, body=body, runs_once=chunk_size is None)
     lifted = captured.lifted
     module = captured.module(lifted)
     dims = (*in_dims, *[None] * len(lifted))
@@ -199,7 +200,7 @@ def call_vmap(tx: Frame, transformed: TransformedVariable, args: list[Any], kwar
         (out_dims,) = out_dims
     flat_out = tuple(captured.build.spread(out_dims))
     head = [BodyVariable(module), *constants(dims, flat_out, transformed.option("randomness", 3, "error"))]
-    head.extend(constants(transformed.option("chunk_size", 4, None)))
+    head.extend(constants(chunk_size))
     values = [*(leaf.proxy for leaf in given.leaves), *lifted]
     return captured.rebuild(call_function(tx, functional.vmap, head, values))
 
@@ -234,6 +235,7 @@ class Derivative:
         argnums: object,
         has_aux: bool,
         kind: str = "grad",
+        runs_once: bool = True,
     ) -> None:
         self.given = given = Arguments(tx, args)
         self.is_by_one = not isinstance(argnums, tuple)
@@ -251,7 +253,7 @@ class Derivative:
             fakes[i].requires_grad_()
         body, leaves = body_with(tx, fakes, kind)
         with tx.tr.state.grad_mode(True):
-            captured = capture(tx, fn, given.rebuild(leaves), kwargs, body)
+            captured = capture(tx, fn, given.rebuild(leaves), kwargs, body, runs_once=runs_once)
         self.n, self.main, self.aux = _main_and_aux(tx, captured, has_aux)
         self.body = captured.body
         self.lifted = captured.lifted
@@ -353,9 +355,14 @@ def _is_true(vt: VariableTracker | None) -> bool:
 
 
 def _by_all(
-    tx: Frame, func: VariableTracker, args: Sequence[VariableTracker], has_aux: VariableTracker | None, kind: str
+    tx: Frame,
+    func: VariableTracker,
+    args: Sequence[VariableTracker],
+    has_aux: VariableTracker | None,
+    kind: str,
+    runs_once: bool = True,
 ) -> Derivative:
-    return Derivative(tx, func, list(args), {}, tuple(range(len(args))), _is_true(has_aux), kind)
+    return Derivative(tx, func, list(args), {}, tuple(range(len(args))), _is_true(has_aux), kind, runs_once)
 
 
 @models(torch.func.jvp)
@@ -443,7 +450,7 @@ class LinearizedVariable(PullbackVariable):
 
 @models(torch.func.linearize)
 def call_linearize(tx: Frame, func: VariableTracker, *primals: VariableTracker) -> VariableTracker:
-    made = _by_all(tx, func, primals, None, "jvp")
+    made = _by_all(tx, func, primals, None, "jvp", runs_once=False)
     if tx.tr.state.records(needs_grad([leaf.proxy for leaf in made.given.leaves] + made.lifted)):
         unsupported(BREAK, "linearize with gradients")
     made.check_repeatable("linearize")
