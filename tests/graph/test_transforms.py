@@ -442,6 +442,13 @@ def test_effects_of_functions_that_run_several_times(again):
     assert len(LOG) == 2
 
 
+@pytest.mark.parametrize("name", ["jvp", "jacfwd", "hessian", "grad", "vmap"])
+def test_the_program_asks_whether_an_argument_requires_gradients(name):
+    transform = jacfwd if name == "jacfwd" else RUN_ONCE[name]
+    program = lambda a: transform(lambda v: (v * 2 if v.requires_grad else v * 3).sin().sum())(a)  # noqa: E731
+    run_both(program, torch.ones(3))
+
+
 # -- what is refused, and raised
 
 RAISES = {

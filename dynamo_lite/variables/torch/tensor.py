@@ -25,7 +25,7 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
 from dynamo_lite.graph.core.autograd import function_name, has_uneven_branches, is_kept
-from dynamo_lite.graph.core.functional import text_with_suffix, with_data
+from dynamo_lite.graph.core.functional import text_with_suffix, transforms_around, with_data
 from dynamo_lite.graph.core.meta import LiveMeta
 from dynamo_lite.graph.core.nodes import made_at
 from dynamo_lite.graph.core.storages import advance_version, version_of, versions
@@ -615,6 +615,9 @@ def _own_source(tx: Frame, self: TensorVariable, name: str) -> ir.GuardNode:
 
 def _tell_grad_mode(tx: Frame, self: TensorVariable) -> None:
     if self.source is None:
+        if self.proxy.meta.requires_grad and "jvp" in transforms_around(tx.tr.graph):
+            # There the flag says that the tensor depends on an argument, of which autograd itself knows nothing.
+            unsupported("tensor-attribute", "whether a tensor requires gradients, inside of jvp")
         tx.tr.state.tells_grad_mode(self.proxy.meta.requires_grad)
 
 
