@@ -978,7 +978,20 @@ class ForbiddenCallError(UserError, AssertionError):
 class UncapturedHigherOrderOpError(TorchDynamoException):
     """The body given to a higher-order operator could not be captured as one graph."""
 
+    real_stack: UserStack | None = None
+
     def __init__(self, msg: str, real_stack: UserStack | None = None) -> None:
         super().__init__(msg)
         self.msg = msg
         self.real_stack = real_stack
+
+
+class UncapturedOperator(Unsupported, UncapturedHigherOrderOpError):
+    """The break at an operator that torch itself runs as a captured graph only: eager execution raises
+    `UncapturedHigherOrderOpError`, where one graph is wanted this is raised."""
+
+    @classmethod
+    def become(cls, error: Unsupported) -> None:
+        """Make a break one of this class. (A new exception would lose the traceback, and what the break has been told.)"""
+        if type(error) is Unsupported:
+            error.__class__ = cls

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import pickle
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch._higher_order_ops.foreach_map import foreach_map
 from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.strict_mode import strict_mode
+from torch._higher_order_ops.while_loop import while_loop
 from torch._higher_order_ops.wrap import wrap
 from torch._ops import HigherOrderOperator
 from torch.nn.attention.flex_attention import flex_attention
@@ -541,3 +543,23 @@ def test_outcome_sees_differences():
     """The comparison that these tests make would fail."""
     assert not dynamo_lite.testing.same(outcome(lambda a: a * 2, x()), outcome(lambda a: a * 3, x()))
     assert not dynamo_lite.testing.same(outcome(lambda a: a * 1, x()), outcome(lambda a: a.detach() * 1, x()))
+
+
+CALLED: list[int] = []
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda a: torch.cond(a.sum() > 0, lambda b: (b.sin(), None), lambda b: (b.cos(), None), (a,)),
+        lambda a: torch.cond(a.sum() > 0, lambda b: (CALLED.append(1), b.sin())[1], lambda b: b.cos(), (a,)),
+        lambda a: while_loop(lambda b: b.sum() < 9, lambda b: (CALLED.append(1), b + 1)[1], (a,)),
+        lambda a: scan(lambda b, c: (CALLED.append(1), (b + c, b * c))[1], a, a.expand(3, 3)),
+    ],
+)
+def test_an_operator_that_eager_execution_refuses_as_well(program):
+    """Whoever catches torch's exception for it catches ours, which is a break like others."""
+    with pytest.raises(dynamo_lite.exc.UncapturedHigherOrderOpError) as raised:
+        dynamo_lite.compile(program, backend="eager", fullgraph=True)(torch.ones(3))
+    assert isinstance(raised.value, dynamo_lite.exc.Unsupported) and raised.value.code == "DL086"
+    assert isinstance(pickle.loads(pickle.dumps(raised.value)), dynamo_lite.exc.UncapturedHigherOrderOpError)

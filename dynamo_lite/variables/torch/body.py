@@ -18,7 +18,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.fx import GraphModule
 
-from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.exc import UncapturedOperator, Unsupported, unsupported
 from dynamo_lite.graph.bodies import BREAK, Body
 from dynamo_lite.graph.core.arguments import MODELS, Packing, packs
 from dynamo_lite.graph.core.meta import meta_of_fake
@@ -215,8 +215,9 @@ def structure(tx: Frame, vt: VariableTracker) -> Any:
 # -- following a body
 
 
-def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a handler break, if at all, before the call that it models: nothing can be resumed inside a body."""
+def whole(handler: Callable[..., Any], is_always_captured: bool = False) -> Callable[..., Any]:
+    """Make a handler break, if at all, before the call that it models: nothing can be resumed inside a body. `is_always_captured`: eager
+    execution captures the functions as well, and raises where that fails."""
 
     @functools.wraps(handler)
     def run(tx: Frame, *args: Any, **kwargs: Any) -> Any:
@@ -225,6 +226,8 @@ def whole(handler: Callable[..., Any]) -> Callable[..., Any]:
             return handler(tx, *args, **kwargs)
         except Unsupported as error:
             error.break_step = step
+            if is_always_captured:
+                UncapturedOperator.become(error)
             raise
 
     return run
@@ -269,11 +272,14 @@ OPERATORS: dict[str, OperatorModel] = {}
 """The name under which torch registers a higher-order operator, some of which it does when they are first used → its model."""
 
 
-def operator_model(name: str, kind: str, unless: str = "") -> Callable[[Handler], Handler]:
-    """Register the handler of a higher-order operator. Breaks inside of a sub-graph come before the call."""
+def operator_model(
+    name: str, kind: str, unless: str = "", is_always_captured: bool = False
+) -> Callable[[Handler], Handler]:
+    """Register the handler of a higher-order operator. Breaks inside of a sub-graph come before the call; see `whole`."""
 
     def decorate(handler: Handler) -> Handler:
-        OPERATORS[name] = OperatorModel(kind, whole(handler) if kind == REGION else handler, unless)
+        made = whole(handler, is_always_captured) if kind == REGION else handler
+        OPERATORS[name] = OperatorModel(kind, made, unless)
         return handler
 
     return decorate

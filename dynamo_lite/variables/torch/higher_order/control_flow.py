@@ -120,7 +120,7 @@ def _nodes(graph: GraphBuilder, values: list[Any]) -> tuple[Any, ...]:
 # -- cond
 
 
-@operator_model("cond", REGION, f"{UNSHARED}; the branches return different structures")
+@operator_model("cond", REGION, f"{UNSHARED}; the branches return different structures", is_always_captured=True)
 def cond(
     tx: Frame,
     pred: VariableTracker,
@@ -316,7 +316,9 @@ def _is_condition(vt: VariableTracker) -> bool:
     return isinstance(vt, SymNodeVariable) and vt.python_type() is bool
 
 
-@operator_model("while_loop", REGION, f"{UNSHARED}; a carried value is neither a tensor nor an int")
+@operator_model(
+    "while_loop", REGION, f"{UNSHARED}; a carried value is neither a tensor nor an int", is_always_captured=True
+)
 def while_loop(
     tx: Frame, cond_fn: VariableTracker, body_fn: VariableTracker, carried: VariableTracker, additional: VariableTracker
 ) -> VariableTracker:
@@ -327,7 +329,7 @@ def while_loop(
     return _while(tx, while_loop_op, (cond_fn, body_fn), carried, additional, results)
 
 
-@operator_model("while_loop_stack_output", REGION, f"{UNSHARED}; a carried value is no tensor")
+@operator_model("while_loop_stack_output", REGION, f"{UNSHARED}; a carried value is no tensor", is_always_captured=True)
 def while_loop_stack_output(
     tx: Frame, cond_fn: VariableTracker, body_fn: VariableTracker, carried: VariableTracker, additional: VariableTracker
 ) -> VariableTracker:
@@ -377,7 +379,7 @@ def _stacked(tx: Frame, outs: list[Any], length: object) -> list[Any]:
         return [out.detach().expand(length, *out.shape).clone(memory_format=torch.contiguous_format) for out in outs]
 
 
-@operator_model("scan", REGION, UNSHARED)
+@operator_model("scan", REGION, UNSHARED, is_always_captured=True)
 def scan(
     tx: Frame,
     combine_fn: VariableTracker,
@@ -397,7 +399,7 @@ def scan(
     return loop_node(tx, scan_op, [captured], [carry, items], results)
 
 
-@operator_model("map_impl", REGION, UNSHARED)
+@operator_model("map_impl", REGION, UNSHARED, is_always_captured=True)
 def map_over(tx: Frame, f: VariableTracker, xs: VariableTracker, pos_args: VariableTracker) -> VariableTracker:
     (items,) = _tensors(tx, xs)
     body, args = body_with(tx, _slices(tx, items))
