@@ -123,9 +123,10 @@ def _mask_of(value: TensorValue) -> TensorValue | None:
     return _mask_of(given) if is_vector else None
 
 
-_TO_VECTOR = frozenset(
-    [("flatten", ()), ("view", (-1,)), ("reshape", (-1,)), ("squeeze", (-1,)), ("squeeze", (1,)), ("ravel", ())]
+_TO_VECTOR = (
+    *(("flatten", ()), ("ravel", ()), ("view", (-1,)), ("reshape", (-1,)), ("squeeze", (-1,)), ("squeeze", (1,))),
 )
+"""Names of functions and their arguments, which may be slices."""
 
 
 def rows_of_nonzero(tx: Frame, tensor: TensorVariable, as_numbers: bool = False) -> VariableTracker | None:
