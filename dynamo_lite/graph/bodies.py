@@ -36,10 +36,11 @@ if TYPE_CHECKING:
 BREAK = "higher-order-operator"
 
 
-def _is_by_data(node: Node) -> bool:
-    """Whether an argument is a number that data decide: Inductor (2.13) forgets it in a body."""
-    numbers = [n.meta.subject for n in node.all_input_nodes if isinstance(n.meta.subject, SymValue)]
-    return any(type(n.sym) is not torch.SymInt or not n.sym.node.has_hint() for n in numbers)
+def _is_view(node: Node, of: TensorValue) -> bool:
+    """Whether a node makes a view of a value by numbers that are known: Inductor (2.13) forgets in a body those that data decide."""
+    others = [n.meta.subject for n in node.all_input_nodes if n.meta.subject is not of]
+    are_known = all(isinstance(n, SymValue) and type(n.sym) is torch.SymInt and n.sym.node.has_hint() for n in others)
+    return are_known and not may_write(node.target, node.kwargs)
 
 
 class Body:
@@ -208,7 +209,7 @@ class Body:
         memory; if only views lead there."""
         steps = derivation(value)
         makers = [maker(step) for step in steps[1:]]
-        if not makers or any(may_write(node.target, node.kwargs) or _is_by_data(node) for node, _ in makers):
+        if not makers or not all(_is_view(node, before) for (node, _), before in zip(makers, steps, strict=False)):
             return
         made = self.lift(steps[0])
         first = next((node for node in self.graph.nodes if node.op != "placeholder"), self.graph._root)
@@ -246,10 +247,9 @@ class Body:
             if root._next is not node:
                 root.append(node)
         for node in reversed(list(self.graph.nodes)):
+            # A number that nobody wants may keep AOTAutograd from taking the body.
             if (node.op, node.target) == ("call_method", "item") and not node.users and node not in outputs:
-                self.graph.erase_node(
-                    node
-                )  # a number that nobody wants, which may keep AOTAutograd from taking the body
+                self.graph.erase_node(node)
         self.graph.output(tuple(outputs))
         module = silenced(GraphModule(self.bodies, self.graph))
         self._pass_on_changes()

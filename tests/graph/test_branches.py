@@ -1,5 +1,7 @@
 """Branches on tensor data: both sides in one graph, with the results, gradients, objects and random numbers of eager execution."""
 
+import types
+
 import pytest
 import torch
 from torch import nn
@@ -722,3 +724,40 @@ def test_sides_that_leave_other_objects_meet_where_the_function_ends(function, b
     compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
     for x in (torch.ones(2), torch.tensor([1.0, 5.0]), torch.tensor([7.0, -5.0])):
         torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_an_object_that_only_a_change_keeps_alive_is_changed():
+    kept = types.SimpleNamespace(rows=None)
+
+    def step(x, noted):
+        rows, y = [1], None
+        if x.sum() > 0:
+            y = x * 2
+            rows.append(2)
+        kept.rows = rows
+        noted.append(rows)
+        return x if y is None else y
+
+    compiled = dynamo_lite.compile(step, backend="eager")
+    with config.patch(capture_branches=True):
+        for x in (torch.ones(2), -torch.ones(2)):
+            mine, theirs = [], []
+            assert torch.equal(compiled(x, mine), step(x, theirs))
+            assert mine == theirs == [kept.rows]
+
+
+def test_a_list_that_a_side_gives_away_is_the_one_that_it_has_changed():
+    def step(x, noted):
+        rows, y = [x], None
+        if x.sum() > 0:
+            y = x * 2
+            rows[0] = y
+            noted.append(rows)
+        else:
+            noted.append(rows)
+        return x if y is None else y
+
+    compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
+    for x in (torch.ones(2), -torch.ones(2)):
+        mine, theirs = [], []
+        assert repr((compiled(x, mine), mine)) == repr((step(x, theirs), theirs))

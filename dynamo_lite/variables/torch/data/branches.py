@@ -294,7 +294,7 @@ class _Fork:
         tx, (one, other) = self.tx, sides
         changes = [one.changes, other.changes]
         if self.end == len(tx.lifted.instrs):
-            alive = self._alive_behind(one.result, other.result)
+            alive = self._alive_behind(sides)
             changes = [{key: change for key, change in side.items() if key in alive} for side in changes]
         self.changed = list(self.contents.joined(changes, self._entry))
         if self.end == len(tx.lifted.instrs):
@@ -308,12 +308,20 @@ class _Fork:
             entries.append(self._entry(*values) if is_read else None)
         return entries + [self._entry(*values) for values in zip(one.stack, other.stack, strict=True)]
 
-    def _alive_behind(self, *results: Any) -> set[int]:
-        """The ids of the objects that somebody has when the frame has returned one of these: all that the frame alone has are gone."""
-        tx = self.tx
+    def _alive_behind(self, sides: Sequence[_Side]) -> set[int]:
+        """The ids of the objects that somebody has when the frame has returned: the caller, the result, cells, and what one of these holds
+        after its changes. All that the frame alone has are gone."""
         cells = [vt for vt in self.locals if isinstance(vt, CellVariable)]
-        behind = Outside(tx, [*results, *cells], of_callers=True)
-        return {key for key, change in self.contents.before.items() if behind.has(change.vt)}
+        held: list[Any] = [side.result for side in sides] + cells
+        alive: set[int] = set()
+        while True:
+            behind = Outside(self.tx, held, of_callers=True)
+            more = {key for key, change in self.contents.before.items() if behind.has(change.vt)} - alive
+            if not more:
+                return alive
+            alive |= more
+            left = [side.changes[key].items for side in sides for key in more if key in side.changes]
+            held += [part for items in left for value in items.values() for part in parts_of(value)]
 
     def _entry(self, one: Any, other: Any) -> Any:
         if is_same(one, other):
