@@ -62,6 +62,7 @@ class Body:
         self.metas: dict[TensorValue, Any] = {}  # of those from outside, when it first uses them
         self.transform = ""  # that calls it: "vmap", "grad" or "jvp"
         self.branch: Any = None  # whose side it is: frame and instruction
+        self.most_nested = 1  # sides of a branch that may be within each other here
         self.turn: Any = None  # the loop whose turn it is; its `loop`: frame and instructions
         self.is_random = False  # whether it draws random numbers
         self.unpacked: list[Any] = []  # the contexts of an `autograd.Function` whose saved tensors it reads

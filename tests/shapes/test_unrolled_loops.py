@@ -85,7 +85,38 @@ def in_a_function(x):
     return first([x[0] - 1, x[1], x[2]]) + x
 
 
-WHOLE = [returns_a_number, early_exit, breaks_off, with_else, pairs, nested, inner_break, in_a_function]
+def branch_in_a_turn(x):
+    for s in (1.0, 2.0, 3.0):
+        if x.sum() > 5:
+            continue
+        x = x * s + 1
+        if x.max() > 3:
+            break
+    return x
+
+
+def loop_in_a_side(x):
+    for s in (1.0, 2.0):
+        if x.sum() > 1:
+            for t in (4.0, 5.0):
+                if x.max() > t:
+                    return x * t
+        x = x + s
+    return x
+
+
+WHOLE = [
+    returns_a_number,
+    early_exit,
+    breaks_off,
+    with_else,
+    pairs,
+    nested,
+    inner_break,
+    in_a_function,
+    branch_in_a_turn,
+    loop_in_a_side,
+]
 INPUTS = [torch.ones(4), -torch.ones(4), torch.arange(4.0), torch.tensor([0.1, 2.0, -3.0, 0.6]), torch.zeros(4)]
 
 
@@ -136,6 +167,16 @@ def too_many_turns(x):
     return x - 1
 
 
+def too_many_sides(x):
+    for s in [1.0] * 12:
+        if x.sum() > 5:
+            continue
+        x = x * s + 1
+        if x.max() > 1000:
+            break
+    return x
+
+
 def generated(x):
     for v in (n * 2 for n in (1, 2, 3)):
         if x.sum() > v:
@@ -143,7 +184,7 @@ def generated(x):
     return x
 
 
-@pytest.mark.parametrize("function", [goes_on_behind, too_many_turns, generated])
+@pytest.mark.parametrize("function", [goes_on_behind, too_many_turns, too_many_sides, generated])
 def test_loops_that_break(function):
     compiled = dynamo_lite.compile(function, backend="eager")
     for x in INPUTS:

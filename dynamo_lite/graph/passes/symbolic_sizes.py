@@ -49,7 +49,8 @@ class SymbolicSizes(GraphEffect):
     """`known`: the symbols of the trace; None if there are none. `is_of_inputs`: whether they are of inputs, but for numbers that the graph
     only returns, before compilers add others. `stored`: the symbols of a graph that was read. `asserts`: whether the graph asserts
     something of numbers that data decide although it need not have them; `failures`: how often it has raised. `branches`: what became of
-    branches of the program that data decide, for reports. `may_raise`: quotients whose divisor data decide."""
+    branches of the program that data decide, for reports; `sides`: how many sides of such branches have been followed. `may_raise`:
+    quotients whose divisor data decide."""
 
     known: Symbols | None = None
     is_of_inputs: bool = False
@@ -57,6 +58,7 @@ class SymbolicSizes(GraphEffect):
     asserts: bool = False
     failures: int = 0
     branches: list[str] = field(default_factory=list)
+    sides: int = 0
     may_raise: list[SymValue] = field(default_factory=list)
 
     def needs_symbols(self) -> Symbols:

@@ -76,7 +76,8 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
         if is_in_turn and scope.turn.add_test(tx, flag):
             raise BothSidesFollowed(None)
         truth = side_that_returns(tx)
-        result = _Fork(tx, flag).join() if truth is None else _behind_loop(tx, flag, truth)
+        fork = _Unrolled.of(tx, flag) or (_Fork(tx, flag) if truth is None else None)
+        result = _behind_loop(tx, flag, truth) if fork is None else fork.join()
     except Unsupported as error:
         if tx.tr.graph.scope is None:
             error.context = f"{flag.describe()}; the sides are not captured: {error.context}"
@@ -211,10 +212,17 @@ class _Fork:
     def _follow(self, truth: bool) -> tuple[Body, _Side]:
         """One side as the body of a node."""
         tx, budget, graph = self.tx, self.tx.tr.budget, self.tx.tr.graph
+        graph.passes.sizes.sides += 1
+        if graph.passes.sizes.sides > MOST_SIDES:
+            unsupported(SLUG, f"more than {MOST_SIDES} sides of branches")
         body = graph.open_body()
-        body.branch = (tx, self.place)
-        if graph.scope is not None and graph.scope.sides_of(body.branch) >= self.most_nested:
-            unsupported(SLUG, "a loop that data end")
+        body.branch, body.most_nested = (tx, self.place), self.most_nested
+        if graph.scope is not None:
+            body.most_nested = max(
+                body.most_nested, graph.scope.most_nested
+            )  # turns of a loop have all their branches again
+            if graph.scope.sides_of(body.branch) >= body.most_nested:
+                unsupported(SLUG, "a loop that data end")
         handled = tx.tr.thread.active_exception()
         break_step, budget.break_step = budget.break_step, -1
         try:
@@ -510,18 +518,14 @@ def _leave(tx: Frame, flag: VariableTracker, truth: bool, head: int) -> None:
     _Leaving(tx, flag, truth, head).join()
 
 
-def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> VariableTracker | None:
-    """Make a loop part of the graph. What somebody else has of the tensors before it is what they are if there is no turn. None, or the
-    value that the frame returns."""
-    unrolled = _Unrolled.of(tx, flag)
-    if unrolled is not None:
-        return unrolled.join()
+def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> None:
+    """Make a loop part of the graph. What somebody else has of the tensors before it is what they are if there is no turn."""
     if head_of_for(tx) is None:
         loop = DataLoop(tx, flag, truth)
     else:
         loop = ForLoop(tx, flag, not truth, _leave)
         if not loop.has_turns:
-            return None
+            return
     chosen = []
     results = loop.capture()
     tell(tx, loop.place, "torch.while_loop")
@@ -531,7 +535,6 @@ def _behind_loop(tx: Frame, flag: TensorVariable, truth: bool) -> VariableTracke
             chosen.append((made, ChosenVariable(made, loop.goes_on, made, before)))
             tx.tr.effects.provisos.append(ExtremeChoice(tx, chosen[-1][1], with_gradients=True))
     tx.locals = [next((new for old, new in chosen if old is vt), vt) for vt in tx.locals]
-    return None
 
 
 def _are_numbers(one: VariableTracker, other: VariableTracker) -> bool:
@@ -627,6 +630,9 @@ def tell(tx: Frame, index: int, choice: str) -> None:
     line = tx.lifted.instrs[index].pos[0] or tx.code.co_firstlineno
     tx.tr.graph.passes.sizes.branches.append(f"{short_path(tx.code.co_filename)}:{line}: {choice}")
 
+
+MOST_SIDES = 512
+"""Of the branches of one graph: where each turn of a loop has a branch, the next turn is in both sides."""
 
 SMALL = 1 << 16
 """Elements of a result that both sides compute rather than one, where each operator goes through memory."""
