@@ -76,7 +76,8 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
         if is_in_turn and scope.turn.add_test(tx, flag):
             raise BothSidesFollowed(None)
         truth = side_that_returns(tx)
-        fork = _Unrolled.of(tx, flag) or (_Fork(tx, flag) if truth is None else None)
+        unrolled = _Unrolled.of(tx, flag) if may_repeat_code(tx) else None
+        fork = unrolled or (_Fork(tx, flag) if truth is None else None)
         result = _behind_loop(tx, flag, truth) if fork is None else fork.join()
     except Unsupported as error:
         if tx.tr.graph.scope is None:
@@ -96,6 +97,12 @@ def are_wanted(tx: Frame) -> bool:
     scope = tx.tr.graph.scope
     # `vmap` refuses a branch on data, and other operators run a body otherwise than once
     return scope is None or scope.is_in_branches_only
+
+
+def may_repeat_code(tx: Frame) -> bool:
+    """Whether the code behind a branch may be in the graph several times: where the program may not break, or wants its branches there. A
+    break costs less than a large model in both sides."""
+    return tx.tr.breaks_raise or bool(config.capture_branches)
 
 
 class _Side(NamedTuple):
@@ -152,7 +159,8 @@ class _Fork:
         """Analyse again with the sides followed to the end of the function, if they may meet there."""
         lifted, scope = self.tx.lifted, self.tx.tr.graph.scope
         is_in_loop = len(innermost_loop(lifted, self.place)) > 1
-        if self.end < len(lifted.instrs) and type(self) is _Fork and not is_in_loop and scope is None:
+        is_plain = type(self) is _Fork and scope is None and not is_in_loop
+        if is_plain and self.end < len(lifted.instrs) and may_repeat_code(self.tx):
             error.break_step = None
             raise Restart("the sides of a branch meet later", fact=FollowToReturn(self.instruction, error))
 
