@@ -149,8 +149,10 @@ class Heap(dict[int, Any]):
             if not same and v.python_type() is w.python_type():
                 self._check_cached(v, w)
             return same
-        if is_sourced(v) and is_sourced(w):
+        if is_sourced(v) and is_sourced(w):  # two objects of the program: not the only one both
             self.tr.guards.distinct((v.source, w.source), self.tr.thread.here())
+        elif v.python_type() is w.python_type() and _are_only_one(v, w):
+            return True
         self._check_cached(v, w)
         return False
 
@@ -183,6 +185,11 @@ class Heap(dict[int, Any]):
 def _known(vt: Any) -> VariableTracker:
     """A symbolic number as the constant that it is held to be."""
     return vt.constant() if vt.is_symbolic else vt
+
+
+def _are_only_one(v: VariableTracker, w: VariableTracker) -> bool:
+    """True for two objects of one class of which there is only one. What was made here is asked first: its answer needs no guard."""
+    return w.is_only_one and v.is_only_one if is_sourced(v) else v.is_only_one and w.is_only_one
 
 
 def is_sourced(v: VariableTracker) -> bool:

@@ -191,3 +191,35 @@ def test_hash_of_a_builtin_function_in_a_tuple():
 def test_repr_of_a_named_tuple_by_super():
     P = collections.namedtuple("P", "a b")
     assert wrapped(lambda x: super(type(x), x).__repr__())(P(1, 2)) == "(1, 2)"
+
+
+class Own(tuple):
+    pass
+
+
+@pytest.mark.filterwarnings("ignore:.is. with:SyntaxWarning")
+def test_there_is_one_empty_tuple():
+    check_lines(
+        """
+        () is (lambda *a: a)(), () is tuple([]), () is tuple(l[:0]), () is t[:0], () is (*l[:0],), () is t * 0, () is type(t)()
+        e is (), e is t[2:], e is t, t is tuple(l[:0]), e is tuple(v for v in l[:0]), e is tuple({}), e is tuple(zip()), e in [t, ()]
+        id(()) == id(tuple([])), {id(()): 1}.get(id(tuple(l[:0]))), {id(e): 1}.get(id(())), {id(e): 1}.get(id(t))
+        len({*map(id, [e, (), t])})
+        object.__bases__ is (), Exception().args is e, functools.partial(len).args is (), (lambda: 0).__code__.co_freevars is ()
+        [*itertools.combinations(t, 0)][0] is (), copy.deepcopy(e) is (), [k is () for k in {()}], [k is e for k in {(): 1}]
+        Own() is Own(), Own() is (), Own()[:] is (), tuple(Own()) is (), Own((1,))[:0] is (), Own() * 2 is e, Point(1, 2)[2:] is ()
+        """,
+        names={"copy": copy, "Own": Own, "Point": Point},
+        e=(),
+        t=(1, 2),
+        l=[1, 2],
+    )
+
+
+def test_whether_it_is_the_empty_tuple_at_the_next_call():
+    agrees("""
+    def program(t, u):
+        return t is (), t is tuple([]), u is (), t is u, {id(()): 1}.get(id(t))
+    def make_args(k):
+        return [[(), ()], [(), (1,)], [(1,), ()], [(1,), (1,)], [(1, 2), (3,)], [(), ()]][k % 6]
+    """)

@@ -55,11 +55,15 @@ class SequenceVariable(NativeVariable):
     # -- slots
 
     def mp_length(self, tx: Frame) -> VariableTracker:
+        return ConstantVariable(self.known_length())
+
+    def known_length(self) -> int:
+        """The number of items; that of a sequence from outside is guarded without a look at the items."""
         if "items" in self.__dict__:
-            return ConstantVariable(len(self.items))
+            return len(self.items)
         n = self.base.__len__(self.value)
         self._tr.guard(self.source, ir.LEN, n)
-        return ConstantVariable(n)
+        return n
 
     def tp_iter(self, tx: Frame) -> VariableTracker:
         return ListIterator(self)

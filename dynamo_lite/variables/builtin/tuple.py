@@ -55,6 +55,10 @@ class TupleVariable(SequenceVariable):
     def make(cls, items: list[VariableTracker]) -> TupleVariable:
         return TupleVariable(items)
 
+    @property
+    def is_only_one(self) -> bool:  # type: ignore[override]
+        return self.cls is tuple and self.known_length() == 0
+
     def is_python_constant(self) -> bool:
         return all_constant(self.items) and not hides_fields(self.cls)
 

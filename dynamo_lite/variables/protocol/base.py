@@ -321,6 +321,7 @@ class VariableTracker:
 
     is_one_of_several = False  # an object that data decides on: nobody may ask which one it is
     type_varies = False  # such an object whose class data decide on: `python_type` breaks the graph
+    is_only_one = False  # of its class, where the interpreter makes no second object with this value: the empty tuple
     is_symbolic = False  # a number that may be another one at the next call
     is_rebuilt = False  # a value of the graph that is made of others when the graph has run
 

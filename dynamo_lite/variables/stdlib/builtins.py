@@ -426,7 +426,8 @@ def builtin_id(tx: Frame, obj: VariableTracker, /) -> VariableTracker:
 
 def _is_gone(tx: Frame, obj: VariableTracker) -> bool:
     """Whether an object made here is not there any more."""
-    return obj.source is None and obj.value is MISSING and not tx.tr.lifetimes.is_reachable(obj)
+    is_new = obj.source is None and obj.value is MISSING and not obj.is_only_one
+    return is_new and not tx.tr.lifetimes.is_reachable(obj)
 
 
 class ThreadIdVariable(IdVariable):
@@ -447,7 +448,13 @@ def int_key(tx: Frame, v: VariableTracker) -> Any:
         return symbolic_key(tx, v)
     target = v.target
     is_value = type(target.value) in ATOMIC_TYPES
-    what = (type(target.value), target.value) if is_value else (identity_key(tx, target),)
+    what: tuple[Any, ...]
+    if is_value:
+        what = (type(target.value), target.value)
+    elif target.is_only_one:
+        what = (target.python_type(),)
+    else:
+        what = (identity_key(tx, target),)
     return Key(v, (type(v), *what))
 
 
