@@ -223,3 +223,22 @@ def test_whether_it_is_the_empty_tuple_at_the_next_call():
     def make_args(k):
         return [[(), ()], [(), (1,)], [(1,), ()], [(1,), (1,)], [(1, 2), (3,)], [(), ()]][k % 6]
     """)
+
+
+@pytest.mark.filterwarnings("ignore:.is. with:SyntaxWarning")
+def test_what_joining_with_an_empty_tuple_gives():
+    check_lines(
+        """
+        t + () is t, () + t is t, t + e is t, e + t is t, operator.add(t, ()) is t, operator.concat((), t) is t, sum([t], ()) is t
+        functools.reduce(operator.add, [(), t, ()]) is t, t.__add__(()) is t, tuple.__add__((), t) is t, sum([], ()) is ()
+        t + Own() is t, Own() + t is t, () + o is o, o + () is o, o + Own() is o, type(() + o), type(o + ()), Own() + () is ()
+        u = t; u += (); return u is t, u
+        t.__getnewargs__()[0] is t, o.__getnewargs__()[0] is o, e.__getnewargs__()[0] is ()
+        () + 5
+        e + [1]
+        """,
+        names={"Own": Own},
+        e=(),
+        t=(1, [2]),
+        o=Own((1, 2)),
+    )

@@ -88,6 +88,12 @@ class TupleVariable(SequenceVariable):
             return self
         return TupleVariable(self.items[s])
 
+    def sq_concat(self, tx: Frame, other: VariableTracker) -> VariableTracker:
+        if other.python_type() is tuple and self.known_length() == 0:
+            return other
+        joined = super().sq_concat(tx, other)
+        return self if self.cls is tuple and len(joined.items) == len(self.items) else joined
+
     def sq_repeat(self, tx: Frame, count: VariableTracker) -> VariableTracker:
         items = self.repeated(tx, count)
         return self if self.cls is tuple and len(items) == len(self.items) else TupleVariable(items)
@@ -231,7 +237,7 @@ def tuple_index(
 
 @method(tuple.__getnewargs__)
 def tuple_getnewargs(tx: Frame, self: TupleVariable, /) -> VariableTracker:
-    return TupleVariable([TupleVariable(self.items)])
+    return TupleVariable([self.sliced(tx, slice(None))])
 
 
 # -- fields of named tuples
