@@ -1,8 +1,14 @@
 """Instances of subclasses of int, float, complex, str and bytes, and conversions that call methods of user classes."""
 
+import enum
+import math
+import operator
 import re
 import struct
 
+import pytest
+
+from tests.helpers.capturing import wrapped
 from tests.helpers.differential import breaks, check, check_lines
 
 
@@ -311,3 +317,96 @@ def test_functions_of_iterables():
         z=1,
         fullgraph=False,
     )
+
+
+class Perm(enum.IntFlag):
+    R = 1
+    W = 2
+    X = 4
+
+
+class Priced(int):
+    def __format__(self, spec):
+        return "priced"
+
+    def __add__(self, other):
+        return 5
+
+    def __len__(self):
+        return 7
+
+
+class Worded(str):
+    def __add__(self, other):
+        return "other"
+
+    def __str__(self):
+        return "word"
+
+
+class Own(int):
+    def __int__(self):
+        return 9
+
+
+class Real(float):
+    def __float__(self):
+        return 9.0
+
+
+def test_conversions_ignore_other_special_methods():
+    check_lines(
+        """
+        int(Perm(3)), int(~Perm.W), int(Perm.R | Perm.X), float(Perm(7)), complex(Perm(5)), bytes(Perm(3)), math.sqrt(Perm(6))
+        int(Priced(3)), float(Priced(3)), complex(Priced(3), Priced(2)), bytes(Priced(3)), chr(Priced(65))
+        bin(Priced(6)), math.gcd(Priced(4), 6), ord(Worded("a"))
+        int(Worded("12")), float(Worded("1.5")), int(Worded("12"), Priced(8)), complex(Worded("1j")), bytes(Worded("a"), "utf8")
+        int(Own(3)), float(Own(3)), float(Real(3)), int(Real(3.5))
+        """,
+        names={**NAMES, **globals()},
+    )
+    check(
+        "complex(Real(3))",
+        "math.floor(Real(3))",
+        "math.prod([Priced(3)])",
+        names={**NAMES, **globals()},
+        fullgraph=False,
+    )
+
+
+def test_the_object_that_is_formatted_has_a_text_of_its_own():
+    check(
+        "'%s' % Worded('a')",
+        "Worded('%s') % Worded('a')",
+        "'%s' % (Worded('a'),)",
+        "Worded('a').__rmod__('%s')",
+        names=globals(),
+        fullgraph=False,
+    )
+
+
+CONVERSIONS = {
+    "__int__": (lambda: int(Late(3)), lambda self: 9, 9),
+    "__float__": (lambda: math.sqrt(Late(4)), lambda self: 81.0, 9.0),
+    "__format__": (lambda: str.format("{}", Late(3)), lambda self, spec: "late", "late"),
+    "__str__": (lambda: operator.mod("%s", Late(3)), lambda self: "late", "late"),
+}
+
+
+class Late(int):
+    pass
+
+
+@pytest.mark.usefixtures("pure_python")
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_a_conversion_that_appears_and_goes(name):
+    program, method, expected = CONVERSIONS[name]
+    fn = wrapped(program)
+    before = program()
+    assert fn() == before
+    setattr(Late, name, method)
+    try:
+        assert fn() == wrapped(program)() == expected != before
+    finally:
+        delattr(Late, name)
+    assert fn() == before

@@ -2,13 +2,16 @@
 
 Input: a C function without effects and the trackers of its arguments. Output: the tracker of its result.
 Invariant: no code of the program runs. An instance of a class that derives from an immutable builtin type is passed as its builtin value,
-where C code takes only that, or the class defines no special methods; objects of other classes of the program break the graph.
+where C code takes only that, or the class defines no special methods that the code may ask for, which is guarded; objects of other
+classes of the program break the graph.
 """
 
 from __future__ import annotations
 
-import functools
 import inspect
+import math
+import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import NotConstant, unsupported
@@ -23,29 +26,63 @@ from .tuple import TupleVariable
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
 
+_CONVERTING = {int, float, complex, bytes, str, bin, oct, hex, chr, ord}.union(
+    function for function in vars(math).values() if type(function) is types.BuiltinFunctionType
+) - {math.prod, getattr(math, "sumprod", None)}
+"""Functions that ask an object for a number or for bytes, and for nothing else. (The two last ones multiply.)"""
+
+_CONVERSIONS = frozenset(
+    f"__{name}__"
+    for name in ("int", "index", "float", "complex", "bytes", "trunc", "floor", "ceil", "buffer", "release_buffer")
+)
+
 _ASKING = frozenset({"__format__", "format", "format_map", "translate", "__mod__", "__rmod__"})
-"""Methods that call special methods of their arguments; of the object itself too, the first one."""
+"""Methods that call special methods of their arguments."""
+
+_ASKING_SELF = frozenset({"__format__", "__rmod__"})
+"""Those that call special methods of the object itself: `__rmod__` puts its text into the other's."""
 
 
-def to_host(tx: Frame, vt: VariableTracker, raw: bool = False) -> Any:
-    """The object that C code gets for an argument; `raw`: it takes only the builtin value. Raises `NotConstant` if there is none."""
+def defines_nothing(cls: type) -> bool:
+    """Whether a class that derives from an immutable builtin type leaves all special methods as they are."""
+    return _own_special_methods(cls) <= _HARMLESS
+
+
+def converts_as_its_base(cls: type) -> bool:
+    """Whether such a class leaves those special methods as they are by which C code makes a number or bytes of an object."""
+    return not _own_special_methods(cls) & _CONVERSIONS
+
+
+def _own_special_methods(cls: type) -> set[str]:
+    own = [name for b in mro_of(cls)[: mro_of(cls).index(atom_base(cls))] for name in dict_of(b)]
+    return {name for name in own if name[:2] == name[-2:] == "__"}
+
+
+def _is_read_past_its_class(cls: type) -> bool:
+    """C code that takes only the builtin value takes that of any class."""
+    return True
+
+
+def stays(tx: Frame, cls: type, fits: Callable[[type], bool] = defines_nothing) -> bool:
+    """Whether a class is as C code needs it, under the guard that it gets no special methods later."""
+    if fits(cls):
+        tx.tr.guards.class_check(cls, fits)
+        return True
+    return False
+
+
+def to_host(tx: Frame, vt: VariableTracker, fits: Callable[[type], bool] = defines_nothing) -> Any:
+    """The object that C code gets for an argument; `fits`: whether it sees nothing but the builtin value of an instance of such a class.
+    Raises `NotConstant` if there is none."""
     if isinstance(vt, ConstantVariable):
         return vt.value
-    if vt.is_atom and (raw or defines_nothing(vt.python_type())):
+    if vt.is_atom and (fits is _is_read_past_its_class or stays(tx, vt.python_type(), fits)):
         return vt.atom
     if vt.python_type() in (tuple, list):
-        return vt.base([to_host(tx, item, raw) for item in vt.items])
+        return vt.base([to_host(tx, item, fits) for item in vt.items])
     if is_heap_type(vt.python_type()):
         raise NotConstant(f"{vt!r} is of a class of the program's own")
     return vt.host_copy() if hasattr(vt, "host_copy") else vt.as_python_constant()
-
-
-@functools.cache
-def defines_nothing(cls: type) -> bool:
-    """Whether a class that derives from an immutable builtin type leaves all special methods as they are."""
-    base = atom_base(cls)
-    own = [name for b in mro_of(cls)[: mro_of(cls).index(base)] for name in dict_of(b)]
-    return not any(name[:2] == name[-2:] == "__" and name not in _HARMLESS for name in own)
 
 
 class _Annotated:
@@ -53,7 +90,7 @@ class _Annotated:
 
 
 inspect.get_annotations(_Annotated)  # which may leave something in the class
-_HARMLESS = frozenset(vars(_Annotated)) | {"__annotations__", "__slots__"}
+_HARMLESS = frozenset(vars(_Annotated)) | {"__annotations__", "__slots__", "__slotnames__"}  # the last one by `copyreg`
 
 
 def from_host(tx: Frame, value: Any) -> VariableTracker:
@@ -70,10 +107,12 @@ def from_host(tx: Frame, value: Any) -> VariableTracker:
 def call_host(tx: Frame, function: Any, args: Any, kwargs: dict[str, VariableTracker] | None = None) -> VariableTracker:
     """`function(*args, **kwargs)` by the real C function. Raises `NotConstant`, before the call, for arguments that it can't be given."""
     is_method = getattr(function, "__objclass__", None) in ATOM_BASES
-    raw = is_method and function.__name__ not in _ASKING
-    raw_self = is_method and function.__name__ != "__format__"
-    host_args = [to_host(tx, arg, raw or (raw_self and i == 0)) for i, arg in enumerate(args)]
-    host_kwargs = {name: to_host(tx, arg, raw) for name, arg in kwargs.items()} if kwargs else {}
+    fits: Callable[[type], bool] = converts_as_its_base if function in _CONVERTING else defines_nothing
+    if is_method and function.__name__ not in _ASKING:
+        fits = _is_read_past_its_class
+    fits_first = _is_read_past_its_class if is_method and function.__name__ not in _ASKING_SELF else fits
+    host_args = [to_host(tx, arg, fits if i else fits_first) for i, arg in enumerate(args)]
+    host_kwargs = {name: to_host(tx, arg, fits) for name, arg in kwargs.items()} if kwargs else {}
     names_class = any(v.is_atom and not isinstance(v, ConstantVariable) for v in (*args, *(kwargs or {}).values()))
     return run_host(tx, function, host_args, host_kwargs, names_class)
 

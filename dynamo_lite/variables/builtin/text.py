@@ -32,7 +32,7 @@ from dynamo_lite.variables.protocol.native import (
 )
 from dynamo_lite.variables.protocol.wrap import builds
 
-from .host_proxy import call_host, can_be_host, defines_nothing, run_host, to_host
+from .host_proxy import call_host, can_be_host, run_host, stays, to_host
 from .iter import ConstantIterator
 from .list import ListVariable
 from .number import pure_methods
@@ -173,7 +173,7 @@ def _shown(tx: Frame, vt: VariableTracker, inside: bool) -> Any:
         isinstance(vt, ConstantVariable) and not (inside and cls not in ATOMIC_TYPES)
     ):
         return vt.as_python_constant()
-    if vt.is_atom and defines_nothing(cls):
+    if vt.is_atom and stays(tx, cls):
         return vt.atom
     return unsupported("call-c-function", f"a format of {vt.describe()}")
 

@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import unsupported
+from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.isa.typeobject import ABSENT, dict_of, is_heap_type, mro_of
 from dynamo_lite.variables.builtin.deque import DequeIterator
 from dynamo_lite.variables.builtin.dictview import ITERATOR_TYPES, VIEW_MODELS, VIEW_TYPES, DictIterator
@@ -479,7 +479,12 @@ def _convert(
     for v in (*args, *kwargs.values()):
         if v.opaque:
             unsupported("operation-on-unknown-object", f"{cls.__name__}() of {v.describe()}")
-    return call_host(tx, cls, args, kwargs) if can_be_host(*args, *kwargs.values()) else None
+    if not can_be_host(*args, *kwargs.values()):
+        return None
+    try:
+        return call_host(tx, cls, args, kwargs)
+    except NotConstant:  # raised before the call: the program's class says how it is converted
+        return None
 
 
 def _known(v: VariableTracker, is_alone: bool) -> VariableTracker:
@@ -557,7 +562,7 @@ def new_bytes(tx: Frame, cls: VariableTracker, /, *args: VariableTracker, **kwar
     made = _convert(tx, bytes, args, kwargs)
     if made is not None:
         return made
-    if len(args) != 1 or kwargs:
+    if len(args) != 1 or kwargs or args[0].is_atom:
         return unsupported("operation-on-unknown-object", "bytes()")
     if tx.tr.lookup_special(tx, args[0], "__bytes__") is not None:
         return unsupported("operation-on-unknown-object", "bytes() of an object with __bytes__")
