@@ -141,7 +141,8 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     captured where AOTAutograd would compute something else.
 
     The copy matters: the compilers rewrite the graph that they get, while reports and the fallback need it as captured. In the copy random
-    numbers that nobody uses are results: AOTAutograd would not draw them. And each symbol of a size is an input, after the others.
+    numbers that nobody uses are results, without gradients: AOTAutograd would not draw them. And each symbol of a size is an input, after
+    the others.
     """
     import torch
     from torch._guards import TracingContext, detect_fake_mode, tracing
@@ -247,12 +248,17 @@ def boxed_forward(compiled: Callable[..., Any]) -> BoxedCallable | None:
 
 
 def _a_tensor(nodes: Any, captured: Any, copy: Any) -> Any:
-    """A node with a tensor that an operator returns, the first of several, as it is then: later ones may overwrite it."""
+    """A node with a tensor that an operator returns, the first of several, as it is then: later ones may overwrite it. It has no gradient:
+    as a result of the graph it would get zeros, and they would go on to the inputs."""
     is_tensor = getattr(getattr(captured.meta, "subject", None), "meta", None) is not None
     with nodes.inserting_after(copy):
-        if not is_tensor:
-            return nodes.call_function(operator.getitem, (copy, 0))
-        return nodes.call_method("clone", (copy,)) if copy.users else copy
+        drawn = copy if is_tensor else nodes.call_function(operator.getitem, (copy, 0))
+    with nodes.inserting_after(drawn):
+        detached = nodes.call_method("detach", (drawn,))
+    if len(drawn.users) == 1:
+        return detached
+    with nodes.inserting_after(detached):
+        return nodes.call_method("clone", (detached,))
 
 
 @contextlib.contextmanager

@@ -159,6 +159,20 @@ class Sections(Stack):
         return x[..., :4] + parts[1]
 
 
+class RootsInVain(Stack):
+    """Roots of 0 are read a block later, by what gives them no gradient: zeros in its place would be nan behind them."""
+
+    def forward(self, x, mask, read):
+        x, roots = self.embed(x), []
+        for i, block in enumerate(self.blocks):
+            root = block.norm.bias.sqrt()
+            x = block(x + 1, mask)
+            roots.append(root)
+            if i > 0:
+                x = read(x, roots[i - 1])
+        return self.head(x)
+
+
 def arguments():
     return torch.randn(2, 5, 8), torch.ones(5, 5, dtype=torch.bool).triu(1)
 
@@ -229,6 +243,24 @@ def test_where_a_graph_cannot_be_cut_it_stays_whole(build, train):
     (chain,) = backend.chains
     assert chain is None or build is NoGradBetween and not train
     assert len(backend.sizes) == (1 if chain is None else len(chain.bodies))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, root: (x, torch.nn.functional.dropout(root))[0],
+        lambda x, root: (x, torch._assert_async((root >= 0).all()))[0],
+        lambda x, root: x + root.detach(),
+    ],
+    ids=["random", "assertion", "detached"],
+)
+def test_what_gets_no_gradient_does_not_leave_a_segment(read):
+    class Roots(RootsInVain):
+        def forward(self, x, mask):
+            return super().forward(x, mask, read)
+
+    torch.manual_seed(0)
+    check(Roots(), Regions(), arguments(), True)
 
 
 def test_sizes_that_vary():

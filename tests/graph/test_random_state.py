@@ -264,6 +264,34 @@ def test_numbers_that_nobody_uses_with_gradients():
         assert same(run(unused_dropout), run(compiled))
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x, w: torch.nn.functional.dropout(x.sqrt()),
+        lambda x, w: torch.nn.functional.dropout(w.sqrt()),
+        lambda x, w: torch.nn.functional.dropout(x * w).detach(),
+        lambda x, w: torch.nn.functional.rrelu(x, training=True),
+        lambda x, w: torch.native_dropout(w.sqrt(), 0.5, True),
+        lambda x, w: torch.normal(w.sqrt(), 1.0),
+        lambda x, w: torch.nn.functional.dropout(w.sqrt(), inplace=True).mul_(2),
+    ],
+)
+def test_numbers_that_nobody_uses_have_no_gradients(draw):
+    """Zeros for them would make the gradient of `sqrt` nan, and that of `x` zeros."""
+
+    def fn(x, w):
+        draw(x, w)
+        return w * 2
+
+    def run(call):
+        torch.manual_seed(0)
+        x, w = (torch.zeros(3, requires_grad=True) for _ in range(2))
+        call(x, w).sum().backward()
+        return x.grad, w.grad, torch.rand(2)
+
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)))
+
+
 def test_operators_whose_name_is_a_keyword():
     """`random_(0, 4)` is `torch.ops.aten.random.from`, which is no Python."""
     graphs = []

@@ -2,7 +2,8 @@
 
 Input: a flat graph and its regions. Output: a `Chain`: the distinct bodies, and the steps that run them one after the other.
 Invariant: running the steps in order computes what the graph computes, in the order of its nodes. Nothing but tensors and symbolic sizes
-crosses a border; at each border torch's state is what it was before the graph; memory that the graph writes to is seen by one segment only.
+crosses a border; at each border torch's state is what it was before the graph; memory that the graph writes to is seen by one segment only;
+what requires gradients and crosses leads to a result by operators that have gradients.
 """
 
 from __future__ import annotations
@@ -84,11 +85,13 @@ def cut_at(gm: GraphModule, nodes: Sequence[Node], borders: Sequence[int]) -> Ch
 
 def free_places(gm: GraphModule, nodes: Sequence[Node], *, any_state: bool = False) -> list[bool]:
     """For each node, whether there may be a border before it: torch's state is that before the graph (with `any_state`: it is known), all
-    values that cross are tensors and symbolic sizes, and no memory that the graph writes to is seen on both sides."""
+    values that cross are tensors and symbolic sizes, those that require gradients get some, and no memory that the graph writes to is seen
+    on both sides."""
     places = {node: i for i, node in enumerate(nodes)}
     free = [state is not None if any_state else state == FIRST_STATE for state in states_before(nodes)]
+    in_vain = _without_gradients(gm, nodes)
     for first, node in enumerate(nodes):
-        if not _may_cross(node):
+        if node in in_vain or not _may_cross(node):
             _forbid(free, first, last_use(node, places))
     names = {node.name: i for node, i in places.items()}
     for written in gm.meta.get(WRITTEN, ()):
@@ -96,6 +99,23 @@ def free_places(gm: GraphModule, nodes: Sequence[Node], *, any_state: bool = Fal
         if touched:
             _forbid(free, min(touched), max(touched))
     return free
+
+
+def _without_gradients(gm: GraphModule, nodes: Sequence[Node]) -> set[Node]:
+    """The nodes that require gradients and get none, since only assertions, draws of random numbers that nobody uses, or operators without
+    gradients read them. As the result of a segment such a value would get zeros, which go on to what it is computed from."""
+    output = gm.graph.output_node()
+    written = {name for names in gm.meta.get(WRITTEN, ()) for name in names}
+    reached: set[Node] = set()
+    for node in reversed(nodes):
+        if _may_get_gradients(node) and (node.name in written or any(u is output or u in reached for u in node.users)):
+            reached.add(node)
+    return {node for node in nodes if node not in reached and _may_get_gradients(node)}
+
+
+def _may_get_gradients(node: Node) -> bool:
+    value = node.meta.get("example_value")
+    return value.requires_grad if isinstance(value, torch.Tensor) else not isinstance(value, torch.SymInt)
 
 
 def last_use(node: Node, places: Mapping[Node, int]) -> int:
