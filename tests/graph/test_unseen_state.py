@@ -1,4 +1,4 @@
-"""States in which AOTAutograd would compute something else than the traced code: autocast's cache, inference modes, anomaly mode."""
+"""State by which AOTAutograd would compute something else: autocast's cache, inference modes, anomaly mode, places in storages."""
 
 import warnings
 
@@ -201,3 +201,61 @@ def test_anomaly_mode_names_the_operator(backend):
         else:
             compiled(w, on)
             assert w.grad is not None  # Inductor takes `w * 0` for 0
+
+
+# -- places in storages
+
+
+def writes_there(x):
+    return x.as_strided((2,), (1,), 0).mul_(10)
+
+
+def reads_behind_a_write(x):
+    x.detach().add_(1)
+    return x.as_strided((6,), (1,)) + torch.as_strided(x.view(2, 2), (6,), (1,), 0)
+
+
+def in_a_body(x):
+    x.add_(1)
+    return torch.cond(x.sum() > 0, lambda x: x.as_strided((2,), (1,), 0) + 1, lambda x: x[:2] + 1, (x,))
+
+
+def scatters(x):
+    x.add_(1)
+    return x.as_strided_scatter(torch.zeros(2), (2,), (1,), 0)
+
+
+def has_a_derivative(x):
+    return torch.func.grad(lambda x: x.as_strided((2,), (1,), 0).sin().sum())(x)
+
+
+@pytest.mark.parametrize("fn", [writes_there, reads_behind_a_write, in_a_body, scatters, has_a_derivative])
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_as_strided_counts_from_the_beginning_of_the_storage(fn, backend):
+    def run(call):
+        storage = torch.arange(12.0)
+        return [(call(storage[i : i + 4]).clone(), storage.clone()) for i in (4, 0, 5)]
+
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=backend, fullgraph=True)))
+    assert any("as_strided" in note for note in notes()) is (backend == "aot_eager")
+
+
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_the_gradient_of_as_strided_counts_from_the_beginning_of_the_storage(backend):
+    def fn(x):
+        return x.as_strided((3,), (1,), 4) * 2
+
+    def run(call):
+        leaf = torch.arange(12.0, requires_grad=True)
+        for i in (4, 0, 5):
+            call(leaf[i : i + 4]).sum().backward()
+        return leaf.grad
+
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=backend, fullgraph=True)))
+
+
+def test_as_strided_without_writes_and_gradients_is_compiled():
+    compiled = dynamo_lite.compile(lambda x: x.as_strided((2,), (1,), 0) + 1, backend="aot_eager", fullgraph=True)
+    storage = torch.arange(12.0)
+    assert [compiled(storage[i : i + 4]).tolist() for i in (4, 0)] == [[1, 2]] * 2
+    assert notes() == []

@@ -1,5 +1,6 @@
-"""Ambient state of the traced code under which AOTAutograd would compute something else than the graph: it traces without the cache of
-autocast, runs what it has made outside of inference modes, and puts nodes of its own into the history that anomaly mode watches.
+"""State that AOTAutograd does not see, so that it would compute something else than the graph: it traces without the cache of autocast,
+runs what it has made outside of inference modes, puts nodes of its own into the history that anomaly mode watches, and takes an input that
+is written to, or that has a derivative, for a tensor at the beginning of a storage of its own.
 
 Input: a builder with its finished graph. Output: a mark on the module for graphs that must run as they were captured; an inference mode
 around the call of one whose operators are all in such a mode.
@@ -26,8 +27,9 @@ from torch.utils._pytree import tree_iter
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.core.autograd import SLUG, Rerun
 from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
+from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.state import SETTINGS, autocast_depth, leave_autocast
-from dynamo_lite.graph.core.storages import origins
+from dynamo_lite.graph.core.storages import is_of_an_input, origin, origins
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.graph.core.writes import arguments, keys_of
 from dynamo_lite.record import AS_CAPTURED, IN_INFERENCE
@@ -57,6 +59,8 @@ class UnseenState(GraphEffect):
             builder.tr.guards.global_state(torch.is_anomaly_enabled, "anomaly mode is on")
         if _may_keep_old_casts(builder) and _keeps_old_casts(builder):
             self.unseen = "autocast goes on with its copy of a leaf that has changed"
+        if _asks_for_storage_of_inputs(builder):
+            self.unseen = "`as_strided` counts from the beginning of an input's storage"
 
     def annotate(self, module: GraphModule) -> None:
         if self.in_inference:
@@ -104,6 +108,31 @@ def _is_all_in_inference(builder: GraphBuilder) -> bool:
 
 
 _NO_OPERATORS = frozenset({*SETTINGS, operator.getitem, torch.autocast_increment_nesting, leave_autocast})
+
+
+# -- places in storages
+
+
+def _asks_for_storage_of_inputs(builder: GraphBuilder) -> bool:
+    """Whether a graph has `as_strided` of an input (or of a view of one) that is written to, or that has a derivative: the operator and its
+    derivative count from the beginning of the storage. What a body is called with is not looked at."""
+    written = {origin(value) for value in builder.operators.changed}
+    if any(_is_strided(node) and _stands_for_another(node, written) for node in builder.graph.nodes):
+        return True
+    graphs = [m for body in builder.bodies.values() for m in body.modules() if isinstance(m, GraphModule)]
+    return any(_is_strided(node) for graph in graphs for node in graph.graph.nodes)
+
+
+def _is_strided(node: Node) -> bool:
+    name = operator_name(node.target) or getattr(node.target, "__name__", "")
+    return node.op in ("call_function", "call_method") and name.startswith("as_strided")
+
+
+def _stands_for_another(node: Node, written: set[TensorValue]) -> bool:
+    """Whether AOTAutograd gives another tensor than an input to an operator."""
+    given = [getattr(one.meta, "subject", None) for one in node.all_input_nodes]
+    values = [(value, origin(value)) for value in given if isinstance(value, TensorValue)]
+    return any(is_of_an_input(first) and (first in written or value.meta.requires_grad) for value, first in values)
 
 
 # -- the cache of autocast
