@@ -40,7 +40,14 @@ def _is_view(node: Node, of: TensorValue) -> bool:
     """Whether a node makes a view of a value by numbers that are known: Inductor (2.13) forgets in a body those that data decide."""
     others = [n.meta.subject for n in node.all_input_nodes if n.meta.subject is not of]
     are_known = all(isinstance(n, SymValue) and type(n.sym) is torch.SymInt and n.sym.node.has_hint() for n in others)
-    return are_known and not may_write(node.target, node.kwargs)
+    return are_known and not may_write(node.target, node.kwargs) and _is_of_mode(node, torch.is_grad_enabled())
+
+
+def _is_of_mode(node: Node, records: bool) -> bool:
+    """Whether a node runs in this grad mode: a view that is made where nothing is recorded hands no gradients on."""
+    switches = list(node.graph.find_nodes(op="call_function", target=torch._C._set_grad_enabled))
+    before = [switch for switch in switches if switch < node]
+    return before[-1].args[0] is records if before else not switches
 
 
 class Body:

@@ -1,6 +1,7 @@
 """Branches on tensor data: both sides in one graph, with the results, gradients, objects and random numbers of eager execution."""
 
 import types
+import weakref
 
 import pytest
 import torch
@@ -761,3 +762,126 @@ def test_a_list_that_a_side_gives_away_is_the_one_that_it_has_changed():
     for x in (torch.ones(2), -torch.ones(2)):
         mine, theirs = [], []
         assert repr((compiled(x, mine), mine)) == repr((step(x, theirs), theirs))
+
+
+class Named:
+    def __init__(self, x):
+        self.name, self.items = "a", []
+        if x.sum() > 3:
+            self.name = "b"
+            self.items.append(1)
+
+
+class Noted(list):
+    def __init__(self, x):
+        if x.sum() > 3:
+            self.append(1)
+
+
+def made_by_init(x):
+    named = Named(x)
+    return named.name, named.items, list(Noted(x)), x + 1
+
+
+def item_of_a_list(x):
+    items = x.tolist()
+    y = x * items[0] if x.sum() > 3 else x + 1
+    return y, items
+
+
+def list_in_a_function_of_grad(x):
+    items = x.tolist()
+    return torch.func.grad(lambda z: (z * items[0]).sum())(x), items
+
+
+def appends_on_both_sides(x):
+    items = x.tolist()
+    if x.sum() > 3:
+        items.append(1)
+    else:
+        items.append(2)
+    return items
+
+
+def list_in_a_loop(x):
+    items = x.tolist()
+    for _ in range(3):
+        if x.sum() > 10:
+            break
+        x = x + items[0]
+    return x
+
+
+def the_input_from_an_inner_side(x):
+    if x.sum() > 100:
+        return x + 1
+    elif x.sum() > 3:
+        return x - 1
+    return x
+
+
+def the_input_from_a_turn(x):
+    for a in (x, x + 1, x - 1):
+        if a.max() > 3.5:
+            return a
+    return x
+
+
+def view_without_gradients(x):
+    y = x.clone().requires_grad_()
+    z = y * 1
+    with torch.no_grad():
+        first = z[0]
+    rest = z[1:]
+    result = first * rest.sum() if x.sum() > 3 else first - rest.sum()
+    result.backward()
+    return y.grad
+
+
+def dict_that_a_turn_changes(x):
+    table = {"a": 1.0, "b": 2.0}
+    for v in table.values():
+        x = x - v
+        if x.max() < 0.9:
+            return x
+        table["b"] = 5.0
+    return x * 2
+
+
+SUBTLE = {
+    made_by_init: False,
+    item_of_a_list: True,
+    list_in_a_function_of_grad: True,
+    appends_on_both_sides: True,
+    list_in_a_loop: True,
+    the_input_from_an_inner_side: False,
+    the_input_from_a_turn: False,
+    view_without_gradients: False,
+    dict_that_a_turn_changes: False,
+}
+"""Programs, and whether they are one graph."""
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", SUBTLE)
+def test_objects_and_views_around_branches(function, backend):
+    with config.patch(capture_branches=None if SUBTLE[function] else True):
+        compiled = dynamo_lite.compile(function, backend=backend, fullgraph=SUBTLE[function])
+        for x in (torch.tensor([1.0, 2, 3]), torch.tensor([0.0, 2, 1]), -torch.ones(3)):
+            mine, theirs = x.clone(), x.clone()
+            found, expected = compiled(mine), function(theirs)
+            assert repr(found) == repr(expected)
+            assert (found is mine) == (expected is theirs)
+
+
+def test_what_was_learned_of_a_branch_keeps_no_input():
+    def step(x, other):
+        name = "mean" if x.sum() > 3 else "sum"
+        return getattr(x, name)(), other + 1
+
+    compiled = dynamo_lite.compile(step, backend="eager", fullgraph=True)
+    other = torch.zeros(10)
+    watched = weakref.ref(other)
+    compiled(torch.ones(2), other)
+    del other
+    assert watched() is None

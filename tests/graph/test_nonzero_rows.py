@@ -312,3 +312,37 @@ def test_positions_as_a_vector_and_as_numbers(function, backend):
     compiled = dynamo_lite.compile(function, backend=backend, fullgraph=True)
     for x in (torch.ones(8), torch.arange(8.0) - 3, torch.zeros(8), torch.tensor([0, 1.0, 0, 0, 2, 0, 0, 3])):
         assert repr(compiled(x)) == repr(function(x))
+
+
+def writes_to_an_item(x):
+    positions, y = (x > 1).nonzero().flatten(), x
+    for i in positions:
+        i.add_(1)
+        y = y + i
+    return y, positions
+
+
+def writes_to_the_positions(x):
+    positions, y = (x > 1).nonzero().flatten(), x
+    for i in positions:
+        positions.add_(1)
+        y = y + i
+    return y
+
+
+def exchanges_a_position(x):
+    positions, y = (x > 0).nonzero().flatten(), x.clone()
+    for i in positions:
+        y[i] = i
+        positions[0] = 2
+    return y
+
+
+@pytest.mark.parametrize("function", [writes_to_an_item, writes_to_the_positions, exchanges_a_position])
+def test_turns_that_write_to_positions_break(function):
+    with config.patch(capture_branches=True):
+        compiled = dynamo_lite.compile(function, backend="eager")
+        for x in (torch.tensor([1.0, 2, 3]), torch.tensor([0.0, 2, 1])):
+            assert repr(compiled(x.clone())) == repr(function(x.clone()))
+    with pytest.raises(Unsupported, match="a turn of the loop writes to the positions"):
+        dynamo_lite.compile(function, backend="eager", fullgraph=True)(torch.ones(3) * 2)

@@ -86,6 +86,7 @@ def in_a_function(x):
 
 
 def branch_in_a_turn(x):
+    x = x + 0
     for s in (1.0, 2.0, 3.0):
         if x.sum() > 5:
             continue

@@ -304,6 +304,8 @@ class Outside:
                 continue
             if isinstance(vt, InstanceVariable) and vt.source is None:
                 vt.instance_dict(tx)  # made when first asked for, which is no change
+            elif getattr(vt, "is_late", False):
+                vt.load_if_short()
             children = list(vt.children())
             self.objects[id(vt)] = (vt, children, _position(vt))
             pending.extend(children)

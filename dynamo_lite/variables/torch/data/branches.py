@@ -45,12 +45,12 @@ from ..higher_order.control_flow import Branches
 from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked, scalar_tensor
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
-from .extremes import ChosenVariable, ExtremeChoice
+from .extremes import ChosenVariable, ExtremeChoice, InnerChoice
 from .for_loops import ForLoop, head_of_for
 from .joins import Joins, NewObject, ResultPlace, is_number, parts_of, scalar_in
 from .loops import DataLoop, side_that_returns
 from .total import Total, why_partial
-from .unrolled import MOST_TURNS, is_over_range, stack_of_turn
+from .unrolled import MOST_TURNS, is_over_range, mappings_of, stack_of_turn
 from .written import WrittenTensor, changed_copy, expect_of_mode, without_gains, write_back, written_by
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ class _Fork:
         is_plain = type(self) is _Fork and scope is None and not is_in_loop
         if is_plain and self.end < len(lifted.instrs) and may_repeat_code(self.tx):
             error.break_step = None
-            raise Restart("the sides of a branch meet later", fact=FollowToReturn(self.instruction, error))
+            error.with_traceback(None)  # which leads to the inputs of this analysis
+            error.__context__ = error.__cause__ = None
+            raise Restart("the sides of a branch meet later", fact=FollowToReturn(self.instruction, error)) from None
 
     def _joined(self, bodies: tuple[Body, ...], sides: tuple[_Side, ...]) -> VariableTracker | None:
         tx = self.tx
@@ -273,7 +275,10 @@ class _Fork:
             return
         if any(body.is_random for body in self.bodies):
             unsupported(SLUG, "random numbers, which `torch.cond` draws once more for the gradient")
-        ends = {edge_of(tx.tr.graph.propagator.fake_of(v)): v for v in inputs}
+        try:
+            ends = {edge_of(tx.tr.graph.propagator.fake_of(v)): v for v in inputs}
+        except AssertionError:  # of torch
+            unsupported(SLUG, "a view that was made where nothing is recorded")
         sides = [[reached(result, ends) for result in results] for results in branches.results]
         if sides[0] != sides[1]:
             is_chosen = config.capture_branches or tx.tr.breaks_raise  # it costs a step more than a break
@@ -325,10 +330,10 @@ class _Fork:
         return entries + [self._entry(*values) for values in zip(one.stack, other.stack, strict=True)]
 
     def _alive_behind(self, sides: Sequence[_Side]) -> set[int]:
-        """The ids of the objects that somebody has when the frame has returned: the caller, the result, cells, and what one of these holds
-        after its changes. All that the frame alone has are gone."""
+        """The ids of the objects that somebody may have when the frame has returned: its callers' variables, its arguments, results and
+        cells lead to them, or a change of such an object does."""
         cells = [vt for vt in self.locals if isinstance(vt, CellVariable)]
-        held: list[Any] = [side.result for side in sides] + cells
+        held: list[Any] = [*[side.result for side in sides], *cells, *self.tx.arguments]
         alive: set[int] = set()
         while True:
             behind = Outside(self.tx, held, of_callers=True)
@@ -433,8 +438,13 @@ class _Fork:
         objects = Outside(tx, held).objects.values() if merged else ()
         known = {vt.proxy for vt, *_ in objects if isinstance(vt, TensorVariable)}
         for i, made in enumerate(merged):
-            parts = [vt if is_outside else made for vt, is_outside in zip(self.pairs[i], self.outside[i], strict=True)]
-            if any(part is not made and _is_known(part, known) for part in parts):
+            sides = list(zip(self.pairs[i], self.outside[i], strict=True))
+            parts = [vt if is_outside else made for vt, is_outside in sides]
+            is_inner = any(vt.is_one_of_several and not is_outside for vt, is_outside in sides)
+            if is_inner and isinstance(made, TensorVariable):
+                made.is_one_of_several = True  # a side within a side has chosen, by a flag that only it knows
+                tx.tr.effects.provisos.append(InnerChoice(tx, made))
+            elif any(part is not made and _is_known(part, known) for part in parts):
                 merged[i] = ChosenVariable(made, self.flag, *parts)
                 tx.tr.effects.provisos.append(ExtremeChoice(tx, merged[i], with_gradients=True))
         fill = self.joins.filled
@@ -455,7 +465,7 @@ class _Unrolled(_Fork):
 
     @classmethod
     def of(cls, tx: Frame, flag: TensorVariable) -> _Unrolled | None:
-        """The branch, if it is one in such a loop which is no loop over a range (`ForLoop`), or returns."""
+        """The branch, if it is in such a loop; one over a range is a `ForLoop`, unless a side returns."""
         fork = cls(tx, flag)
         return None if fork._stack_of_turn() is None or is_over_range(tx, fork.end) else fork
 
@@ -464,6 +474,12 @@ class _Unrolled(_Fork):
 
     def _stack_of_side(self) -> list[Any]:
         return self._stack_of_turn() or self.stack
+
+    def _run(self, truth: bool) -> _Side:
+        side = super()._run(truth)
+        if any(id(mapping) in side.changes for mapping in mappings_of(self.stack)):
+            unsupported(SLUG, "a turn of a loop over a dict that changes it")
+        return side
 
 
 class _Leaving(_Fork):

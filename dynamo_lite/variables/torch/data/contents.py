@@ -82,7 +82,8 @@ _CELL = ContentsForm(lambda vt: {"": vt.content}, _write_cell, lambda tx, vt, ke
 
 def _form(vt: VariableTracker) -> ContentsForm | None:
     if isinstance(vt, ListVariable):
-        return None if isinstance(vt, LateListVariable) and vt.is_late else _LIST
+        is_late = isinstance(vt, LateListVariable) and vt.is_late  # a long one: any change of it is a break
+        return None if is_late else _LIST
     if isinstance(vt, DictVariable):
         return _ITEMS if "items" in vt.__dict__ else _PENDING
     if isinstance(vt, GlobalsNamespace):

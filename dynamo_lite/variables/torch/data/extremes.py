@@ -145,6 +145,24 @@ class ExtremeChoice:
             raise self.error
 
 
+class InnerChoice:
+    """Checks at the end of the trace that nobody has a tensor that may stand for one from before, as a side within a side decides."""
+
+    def __init__(self, tx: Frame, made: TensorVariable) -> None:
+        self.value = made.proxy
+        self.writes_before = len(tx.tr.graph.passes.versions.writes)
+        self.error = Unsupported("data-dependent-branch", f"one of several tensors: {made.proxy.meta}")
+        self.error.at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack())
+
+    def check(self, tr: Trace, escaping: Iterable[VariableTracker]) -> None:
+        """Raise `Unsupported` if somebody has it, or has written to it."""
+        writes = tr.graph.passes.versions.writes[self.writes_before :]
+        leaving = [vt.__dict__.get("proxy") for vt in escaping if not is_lazy(vt)]
+        values = [*[written for written, _ in writes], *leaving]
+        if any(isinstance(v, TensorValue) and origin(v) is origin(self.value) for v in values):
+            raise self.error
+
+
 def extreme(tx: Frame, function: Any, best: VariableTracker, item: VariableTracker) -> VariableTracker | None:
     """`min(best, item)`, or `max`, of tensors and numbers; None where the program's comparison has to decide."""
     model = _model(tx, best, item)

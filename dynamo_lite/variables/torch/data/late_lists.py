@@ -2,7 +2,8 @@
 
 Input: a tensor. Output: a `LateListVariable`, which generated code makes by calling `tolist` when the graph has run, unless the program
 asks for an item before.
-Invariant: the list has the numbers that the tensor had when it was made: the graph copies them.
+Invariant: the list has the numbers that the tensor had when it was made: the graph copies them, unless nothing has been written when an
+item is asked for.
 Mirrors `torch/csrc/utils/tensor_list.cpp`.
 """
 
@@ -64,11 +65,17 @@ class LateListVariable(ListVariable):
         self.appended = ()
         return items
 
+    def load_if_short(self) -> None:
+        """Load the items before code is followed that may run otherwise than once: there they would be made inside."""
+        sizes = self.copy.sizes()
+        if self.is_late and sizes is not None and all(n is not None and n <= MAX_ITEMS for n in sizes):
+            self.items  # noqa: B018 (loaded)
+
     def children(self) -> Sequence[VariableTracker]:
         return [self.copy, *self.appended] if self.is_late else self.items
 
     def describe(self) -> str:
-        return f"of the numbers in {self.tensor.describe()}" if self.is_late else super().describe()
+        return f"a list of the numbers in {self.tensor.describe()}" if self.is_late else super().describe()
 
     def mp_length(self, tx: Frame) -> VariableTracker:
         if not self.is_late:

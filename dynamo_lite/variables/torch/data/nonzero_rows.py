@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
@@ -57,12 +57,19 @@ class NonzeroRows(IteratorVariable):
         if tx.lifted.instrs[head].op is not Op.FOR_ITER or tx.stack[-1] is not self:
             return unsupported(SLUG, "an iterator over the positions of a mask that is used elsewhere")
         gains = Gains()
+        self.made: list[TensorVariable] = []
+        self.written: list[Any] = []
+        first = len(tx.tr.graph.passes.versions.writes)
         try:
             for position in range(self.length):
                 tx.cur = head
                 make_row = functools.partial(self._row, tx, position)
-                Turn(tx, self._is_there(tx, position), make_row, gains).join()
+                turn = Turn(tx, self._is_there(tx, position), make_row, gains)
+                turn.join()
+                self.written += [value for body in turn.bodies for value, _ in body.writes]
             self._expect_gains(tx, gains)
+            self.written += [value for value, _ in tx.tr.graph.passes.versions.writes[first:]]
+            self._expect_unwritten()
         except Unsupported as error:
             self.failed(error)
             raise
@@ -86,6 +93,12 @@ class NonzeroRows(IteratorVariable):
             any_of_them = functools.reduce(lambda a, b: call(tx, "call_function", torch.logical_or, [a, b]), flags)
             check(tx, any_of_them, True, SLUG, "whether a turn of the loop is taken")
 
+    def _expect_unwritten(self) -> None:
+        """Break if a turn writes to the tensor, or to an item, which is a view of it."""
+        memories = {origin(vt.proxy) for vt in (self.rows, *self.made)}
+        if any(isinstance(value, TensorValue) and origin(value) in memories for value in self.written):
+            unsupported(SLUG, "a turn of the loop writes to the positions")
+
     def _row(self, tx: Frame, position: int) -> VariableTracker:
         """The item of the turn."""
         number = ConstantVariable(position)
@@ -93,7 +106,9 @@ class NonzeroRows(IteratorVariable):
             return number
         call, device = tx.tr.graph.call, self.rows.proxy.meta.device
         row = call(tx, "call_function", torch.tensor, [ListVariable([number]) if self.form is _ROWS else number])
-        return row if device.type == "cpu" else call(tx, "call_method", "to", [row, ConstantVariable(device)])
+        row = row if device.type == "cpu" else call(tx, "call_method", "to", [row, ConstantVariable(device)])
+        self.made.append(row)
+        return row
 
     def emit_new(self, cg: Codegen) -> None:
         unsupported(SLUG, "an iterator over the positions of a mask that is used elsewhere")
@@ -126,7 +141,7 @@ def _mask_of(value: TensorValue) -> TensorValue | None:
 _TO_VECTOR = (
     *(("flatten", ()), ("ravel", ()), ("view", (-1,)), ("reshape", (-1,)), ("squeeze", (-1,)), ("squeeze", (1,))),
 )
-"""Names of functions and their arguments, which may be slices."""
+"""Names of functions and their arguments. (Those of others may be slices, so this is no set.)"""
 
 
 def rows_of_nonzero(tx: Frame, tensor: TensorVariable, as_numbers: bool = False) -> VariableTracker | None:

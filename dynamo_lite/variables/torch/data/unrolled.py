@@ -2,7 +2,8 @@
 
 Input: a branch in a `for`, one side of which leaves the loop. Output: whether the other side may go on with the loop as a side of a branch,
 and the stack with which it does.
-Invariant: only the loop has the iterator, so that a side may have a copy of it: what the iterator says behind the branch nobody asks.
+Invariant: only the loop has the iterator, so that a side may have a copy of it: what the iterator says behind the branch nobody asks. A
+dict that is iterated over stays as it is.
 """
 
 from __future__ import annotations
@@ -30,14 +31,28 @@ _PLAIN = frozenset({ConstantIterator, ListIterator, DictIterator})
 def stack_of_turn(
     lifted: Lifted, place: int, end: int, local_variables: list[Any], stack: list[Any]
 ) -> list[Any] | None:
-    """The stack for a side of the branch at `place` that goes on with the innermost loop until `end`: with copies of the iterators that are
-    done there. None if it is in no `for` that `end` is behind, or the iterator is not known to be the loop's alone."""
+    """The stack for a side of the branch at `place` that goes on with the innermost loop until `end`: with copies of the iterators that end
+    with the loop (all, if the sides return). None if it is in no `for` before `end`, or the iterator may not be the loop's alone."""
     instrs, loop = lifted.instrs, innermost_loop(lifted, place)
     if instrs[loop[0]].op is not Op.FOR_ITER or end in loop or not stack:
         return None
     returns = end == len(instrs)
     copies = [_copy(local_variables, vt) if returns or i == len(stack) - 1 else vt for i, vt in enumerate(stack)]
     return None if None in copies else copies
+
+
+def mappings_of(stack: list[Any]) -> list[Any]:
+    """The dicts that iterators on the stack go through."""
+    found, pending = [], list(stack)
+    while pending:
+        vt = pending.pop()
+        if type(vt) is DictIterator:
+            found.append(vt.mapping)
+        elif type(vt) is EnumerateVariable:
+            pending.append(vt.iterator)
+        elif type(vt) is ZipVariable:
+            pending += vt.iterators
+    return found
 
 
 def _copy(local_variables: list[Any], vt: Any) -> Any:
@@ -60,6 +75,6 @@ def _copy(local_variables: list[Any], vt: Any) -> Any:
 
 
 def is_over_range(tx: Frame, end: int) -> bool:
-    """Whether the innermost loop is over a range of numbers and `end` is in this function: such a loop can be one node."""
+    """Whether the innermost loop is over a range of numbers and the sides meet before the function's end: such a loop can be one node."""
     top = tx.stack[-2] if len(tx.stack) > 1 else None
     return end < len(tx.lifted.instrs) and type(top) is ConstantIterator and isinstance(top.seq, RangeVariable)
