@@ -440,7 +440,7 @@ class _Fork:
         for i, made in enumerate(merged):
             sides = list(zip(self.pairs[i], self.outside[i], strict=True))
             parts = [vt if is_outside else made for vt, is_outside in sides]
-            is_inner = any(vt.is_one_of_several and not is_outside for vt, is_outside in sides)
+            is_inner = any(map(_has_chosen_outside, self.bodies, self.pairs[i]))
             if is_inner and isinstance(made, TensorVariable):
                 made.is_one_of_several = True  # a side within a side has chosen, by a flag that only it knows
                 tx.tr.effects.provisos.append(InnerChoice(tx, made))
@@ -586,6 +586,15 @@ def _key(number: Any) -> Any:
 def _is_outside(body: Body, vt: VariableTracker) -> bool:
     """Whether this is a tensor that existed before the branch."""
     return isinstance(vt, TensorVariable) and not body.is_made_inside(vt.proxy)
+
+
+def _has_chosen_outside(body: Body, vt: VariableTracker) -> bool:
+    """Whether a side within this one has left what may be a tensor from before this one."""
+    if not vt.is_one_of_several or _is_outside(body, vt):
+        return False
+    if not isinstance(vt, ChosenVariable):
+        return True
+    return any(_is_outside(body, part) or _has_chosen_outside(body, part) for part in (vt.one, vt.other))
 
 
 def _is_known(vt: TensorVariable, known: set[TensorValue]) -> bool:
