@@ -2,7 +2,7 @@
 
 Input: the Python signal handlers that the program has installed; an exception that engine code has caught. Output: inside
 `relayed()` handlers run at the same moments as ever, but an `Exception` that one of them raises travels as `HandlerRaised`;
-`let_through(error)` raises the others again.
+`let_through(error)` raises the others again. Compiled graphs run without relays: `is_interruption(error)` tells by its traceback.
 Invariant: time-outs are built on such exceptions. Our code and torch's catch `Exception` where an operator or a backend may fail,
 and would take the program's time-out for a failure of capture.
 """
@@ -15,7 +15,9 @@ import threading
 from _signal import getsignal  # what `signal.getsignal` wraps to make enums of numbers
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from inspect import CO_VARARGS
+from opcode import opmap
+from types import FrameType, TracebackType
 from typing import Any
 
 from ._eval_frame import replace_signal_handler
@@ -122,6 +124,51 @@ def let_through(error: BaseException, again: Callable[[], object] | None = None)
         raise error
 
 
+def is_interruption(error: BaseException) -> bool:
+    """Whether an exception that has left a compiled graph is none of its operators', nor of the backend: a signal handler has raised it,
+    or another thread has had it raised."""
+    entries = list(_entries(TRACEBACK.__get__(error)))
+    return any(_is_handler(entry.tb_frame) for entry in entries) or (bool(entries) and _is_put(error, entries[-1]))
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _is_handler(frame: FrameType) -> bool:
+    """Whether this frame was called as handlers are: with the number of a signal and the frame that it has interrupted, its caller."""
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + bool(code.co_flags & CO_VARARGS)]
+    if not names or frame.f_back is None:
+        return False
+    bound = frame.f_locals
+    values = [bound.get(name) for name in names[: code.co_argcount]]
+    if code.co_flags & CO_VARARGS:
+        rest = bound.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
+        values += rest if type(rest) is tuple else ()
+    return any(
+        type(number) is int and number in _SIGNALS and interrupted is frame.f_back
+        for number, interrupted in zip(values, values[1:], strict=False)
+    )
+
+
+def _is_put(error: BaseException, innermost: TracebackType) -> bool:
+    """Whether the interpreter has raised this between two instructions (`PyThreadState_SetAsyncExc`), which it does with the class alone.
+    C functions say what is wrong; those that give a class of the program's are called by code of the program."""
+    code = innermost.tb_frame.f_code
+    if code.co_code[innermost.tb_lasti] in _RAISES or isinstance(error, StopIteration | StopAsyncIteration):
+        return False
+    if error.args == ():
+        return True
+    name = innermost.tb_frame.f_globals.get("__name__")  # code of graphs has none
+    return _is_foreign(type(error)) and (name is None or _is_own(name))
+
+
+_RAISES = frozenset({opmap["RAISE_VARARGS"], opmap["RERAISE"]})
+
+
 def _raises(function: Callable[[], object], cls: type[BaseException]) -> bool:
     try:
         function()
@@ -160,7 +207,10 @@ def _is_raised_by_engine(error: BaseException) -> bool:
     traceback = TRACEBACK.__get__(error)
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    name = traceback.tb_frame.f_globals.get("__name__") if traceback is not None else None
+    return _is_own(traceback.tb_frame.f_globals.get("__name__") if traceback is not None else None)
+
+
+def _is_own(name: object) -> bool:
     return isinstance(name, str) and name.partition(".")[0] in _ENGINE
 
 

@@ -17,7 +17,7 @@
    Graphs that raise. What the program did in Python before the operator that raises has not happened yet: generated code does
    it after the graph. So `on_failure` is asked: it returns the graph's results after all, or says that the frame can start
    again as ordinary Python, which then raises at the right place. For this GraphFailed is raised instead; generated code
-   catches it.
+   catches it. Or it returns another exception to raise, one that the program had raised meanwhile.
 
    Inputs that die while the graph runs: see release.h. Then `boxed` is called by torch's boxed calling convention: it takes one list of
    all inputs and empties it. Such a frame cannot start again. */
@@ -120,6 +120,11 @@ graph_failed(GraphCall *graph, PyObject *const *args, Py_ssize_t n)
     Py_XDECREF(values);
     if (answer == NULL && !PyErr_ExceptionMatches(PyExc_Exception)) {
         Py_DECREF(error);
+        return NULL;
+    }
+    if (answer != NULL && PyExceptionInstance_Check(answer)) {
+        Py_DECREF(error);
+        put_exception(answer);
         return NULL;
     }
     if (answer == NULL || answer == Py_False || args == NULL) {
@@ -374,7 +379,7 @@ static PyTypeObject GraphCall_Type = {
               "Calls compiled(*args) with this thread's region switched off. The arguments at the positions `handed` come\n"
               "from the guards of the entry whose code calls this; the others are its own arguments. When it raises,\n"
               "on_failure(self, error, args) returns the results after all, or True: raise GraphFailed, or False: raise\n"
-              "the error.",
+              "the error, or an exception to raise.",
     .tp_basicsize = sizeof(GraphCall),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_vectorcall_offset = offsetof(GraphCall, vectorcall),

@@ -1,7 +1,8 @@
 """What to do when a compiled graph raises.
 
 Input: the graph as captured, its arguments, the error. Output: the answer that `csrc/graph.h` wants: True, the frame starts again as
-ordinary Python; False, the error goes on; or the graph's results, computed without the backend.
+ordinary Python; False, the error goes on; the graph's results, computed without the backend; or an exception that is raised in the place
+of the error, which a signal handler of the program has raised meanwhile.
 Invariant: a frame starts again only if the graph has left no trace. Which operators have run is known if the graph itself ran
 (`<eval_with_key>` is in the traceback); a backend may have run all of them. What they change is found out by running them once more
 on fake tensors, here, so that neither a capture nor a call that succeeds pays for it.
@@ -27,6 +28,7 @@ from dynamo_lite.exc import TRACEBACK, brief
 from dynamo_lite.isa.eager_fallback import put_place, without_own
 from dynamo_lite.messages import warn_user
 from dynamo_lite.record import STATS, GraphRecord
+from dynamo_lite.signals import HandlerRaised, is_interruption, let_through, relayed
 
 from . import modes
 from .fake import Propagator, warnings_kept
@@ -96,6 +98,15 @@ class GraphFailure:
         if isinstance(error, CheckFailed):
             self.checks.failed()
             return self._start_again()
+        if is_interruption(error):
+            return False
+        try:
+            with relayed():
+                return self._answer(call, error, args)
+        except HandlerRaised as raised:
+            return raised.error
+
+    def _answer(self, call: object, error: Exception, args: tuple[Any, ...] | None) -> Any:
         node = self._failed_node(TRACEBACK.__get__(error))
         if args is None:
             return self._pass_on(error, node, "let go of its inputs")
@@ -162,7 +173,9 @@ class GraphFailure:
         run = self.protect(self.gm.forward)
         try:
             results = run(*args)
-        except Exception:
+        except Exception as own:
+            if is_interruption(own):
+                return own
             return self._start_again()  # the program's own error
         if self.fullgraph:
             error.add_note(f"backend {self.record.backend!r} raised this where eager execution succeeds")
@@ -224,6 +237,7 @@ def trace_left(
     except _Done:
         pass
     except Exception as error:
+        let_through(error)
         found.append(f"changed something ({type(error).__name__} on fake tensors)")
         refused = type(error) if watch.is_last else None
     return LeftByTrace(found[0] if found else None, watch.node, tuple(watch.random_devices), refused)
