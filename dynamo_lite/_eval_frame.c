@@ -333,6 +333,7 @@ static PyMethodDef module_methods[] = {
      "are the names of the last arguments."},
     {"call_moved", (PyCFunction)(void (*)(void))module_call_moved, METH_FASTCALL,
      "call_moved(fn, list)\n\nfn(*list), where fn owns the arguments: the list is emptied."},
+    {"raise_here", module_raise_here, METH_O, "raise_here(exception)\n\nRaise it as the instruction here."},
     {"raise_again", module_raise_again, METH_O,
      "raise_again(exception)\n\nRaise it as the instruction here, with a traceback that lacks its first entry. If that is none of "
      "generated code, return it."},

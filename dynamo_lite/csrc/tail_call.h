@@ -162,6 +162,28 @@ module_begins_generated(PyObject *Py_UNUSED(module), PyObject *traceback)
     return PyBool_FromLong(begins_generated(traceback));
 }
 
+/* raise_here(exception): the instruction that calls this raises it, with the context that it has, behind which comes what the frame
+   handles. */
+static PyObject *
+module_raise_here(PyObject *Py_UNUSED(module), PyObject *exception)
+{
+    if (!PyExceptionInstance_Check(exception)) {
+        PyErr_SetString(PyExc_TypeError, "raise_here() takes an exception");
+        return NULL;
+    }
+    PyObject *handled = PyErr_GetHandledException(), *innermost = Py_NewRef(exception), *context;
+    while (innermost != handled && (context = PyException_GetContext(innermost)) != NULL) {
+        Py_SETREF(innermost, context);
+    }
+    if (handled != NULL && handled != Py_None && innermost != handled) {
+        PyException_SetContext(innermost, Py_NewRef(handled));
+    }
+    Py_XDECREF(handled);
+    Py_DECREF(innermost);
+    put_exception(Py_NewRef(exception));
+    return NULL;
+}
+
 /* raise_again(exception): raise it once more as if the instruction that calls this had raised it. Its traceback begins with
    the generated frame that caught it, which stands for the frame that goes on here: that entry is left out. If it begins
    with another, then there was no such frame when the exception came to be (3.11 makes one that C has set when it is

@@ -36,7 +36,9 @@ from dynamo_lite.exc import (
     UnfitSizes,
 )
 from dynamo_lite.graph import side
-from dynamo_lite.isa.resume import is_resumed
+from dynamo_lite.guards.ir import GuardSet
+from dynamo_lite.guards.program import build_program
+from dynamo_lite.isa.resume import interrupted_code, is_resumed
 from dynamo_lite.messages import place_of_builtin
 from dynamo_lite.record import STATS, BreakRecord, FrameRecord, log
 from dynamo_lite.signals import HandlerRaised, is_lack_of_memory, let_through, relayed
@@ -172,15 +174,17 @@ class Region(_eval_frame.Region):
 
     def on_miss(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> Any:
         """Called by the C side when no entry of `cache` fits: an entry, None to run the original, or an exception that the call raises,
-        without the frames of the engine unless debug mode is on."""
+        without the frames of the engine unless debug mode is on. The call of a continuation raises it inside the blocks that the original
+        is in there, whose `with`, `except` and `finally` have their turn."""
         outer = sys.exception()
         try:
             _touched.add(self)
             return self._entry_for(cache, fn, values)
         except HandlerRaised as raised:
-            return raised.error
+            return _raised_within(cache.code, fn, values, raised.error)
         except BaseException as error:
-            return error if config.debug else _as_raised_by_the_call(error, outer)
+            raised_by_call = error if config.debug else _as_raised_by_the_call(error, outer)
+            return _raised_within(cache.code, fn, values, raised_by_call)
 
     def _entry_for(self, cache: _eval_frame.Cache, fn: FunctionType, values: tuple[Any, ...]) -> Any:
         """The entry that runs a call, None for the original. Raises only errors that the user must see."""
@@ -362,6 +366,14 @@ def _shown_place(fn: FunctionType, code: CodeType, values: tuple[Any, ...]) -> t
     name, _, where = inner.co_qualname.partition(" (")
     goes_on = where if name == own.co_qualname else f"in {inner.co_name.partition(' (')[0]}, {where}"
     return f"{own.co_qualname} ({goes_on}", own.co_filename, own.co_firstlineno
+
+
+def _raised_within(code: CodeType, fn: FunctionType, values: tuple[Any, ...], error: BaseException) -> Any:
+    """What has a call raise this: the exception, or an entry for this call of a continuation."""
+    interrupted = None if isinstance(error, TorchDynamoException) else interrupted_code(code, values, error)
+    if interrupted is None:
+        return error
+    return _eval_frame.Entry(build_program(GuardSet()), interrupted, None, False, None, fn.__globals__)
 
 
 def _as_raised_by_the_call(error: BaseException, outer: BaseException | None) -> BaseException:

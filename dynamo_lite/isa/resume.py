@@ -32,12 +32,12 @@ import sys
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import CO_GENERATOR
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from bytecode import CellVar, FreeVar, Instr, Label, TryBegin, TryEnd
 
-from dynamo_lite._eval_frame import call_moved, raise_again
+from dynamo_lite._eval_frame import call_moved, raise_again, raise_here
 from dynamo_lite.isa import codec, emit
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.flow import SHOW_VARIABLES
@@ -60,6 +60,8 @@ _NEEDED = emit.CO_OPTIMIZED | emit.CO_NEWLOCALS
 _DROPPED_FLAGS = emit.CO_VARARGS | emit.CO_VARKEYWORDS
 _OWN_QUALNAME = re.compile(r"(.*) \(resumed at line (\S+)\)", re.DOTALL)
 _made: dict[int, tuple[weakref.ref, dict]] = {}
+_recipes: dict[int, tuple[weakref.ref, weakref.ref, tuple]] = {}
+"""id of a continuation's code → a reference to it, one to the code that it continues, and what else it was made from."""
 
 
 def is_resumed(code: CodeType) -> bool:
@@ -213,7 +215,35 @@ def resume_code(
     made = known.get(key)
     if made is None:
         made = known[key] = _Resume(code, *key).build()
+        _recipes[id(made)] = weakref.ref(made, _forget(id(made))), weakref.ref(code), key
     return made
+
+
+def _forget(key: int) -> Any:
+    def forget(ref: weakref.ref, recipes: dict = _recipes) -> None:
+        if key in recipes and recipes[key][0] is ref:
+            del recipes[key]
+
+    return forget
+
+
+def interrupted_code(code: CodeType, values: Sequence[Any], error: BaseException) -> CodeType | None:
+    """The code of a continuation in which `error` comes up where it would go on: inside the blocks of the original. `values`: the arguments
+    of its call. None if it is not known where that is (continuations of the warm cache), and for generators."""
+    reference, original, key = _recipes.get(id(code), (None, None, None))
+    if reference is None or reference() is not code or original() is None or code.co_flags & emit.GENERATOR_FLAGS:
+        return None
+    resume = _Resume(original(), *key)
+    if resume.mode != "call":
+        resume.interrupt = lambda asm: asm.load_const(error)
+        return resume.build()
+    inner = values[code.co_argcount - 2]
+    inner_code = interrupted_code(inner.__code__, values[code.co_argcount - 1], error)
+    if inner_code is None:
+        return None
+    interrupted = FunctionType(inner_code, inner.__globals__, inner.__name__, None, inner.__closure__)
+    resume.interrupt = lambda asm: asm.load_const(interrupted)
+    return resume.build()
 
 
 def _known(code: CodeType) -> dict:
@@ -288,6 +318,8 @@ class _Resume:
         self.location = self.body.instrs[self.index].location
         self.asm._location = self.location
         self.dead_ends: list = []
+        # pushes the exception that comes up instead, in mode "call" the function that is called instead
+        self.interrupt: Any = None
 
     def _whole_instruction(self, index: int) -> int:
         """The index at which to begin to execute the canonical instruction at `index` (never inside the original's own prologue)."""
@@ -308,7 +340,7 @@ class _Resume:
         keep = self._reachable()
         items = self._start() + self.asm.items
         if any(keep):
-            if self.mode in ("value", "call") and not self._falls_into(keep):
+            if self._goes_on() and not self._falls_into(keep):
                 items.append(codec.make_instr("JUMP_FORWARD", self._label(self.entry), self.location))
             items += self._body_items(keep)
         items += self.dead_ends
@@ -414,28 +446,42 @@ class _Resume:
 
     def _act(self) -> list[str]:
         """Emit what happens inside the exception regions of the instruction; returns the last parameters."""
-        if self.mode == "value":
+        if self.mode == "value" and self.interrupt is None:
             return []
         asm = self.asm
-        region = self.body.handler_at[self.index]
+        region = self.body.handler_at[self._acts_at()]
         begin = TryBegin(self._label(region[0]), region[2], region[1]) if region else None
         if begin:
             asm.items.append(begin)
         if self.mode == "call":
             names = ["__inner", "__inner_args"]
             asm.push_callable(lambda: asm.load_const(call_moved))
-            asm.load_fast_and_clear(names[0])
+            if self.interrupt is None:
+                asm.load_fast_and_clear(names[0])
+            else:
+                self.interrupt(asm)
             asm.load_fast_and_clear(names[1])
             asm.call(2)
         else:
-            names = ["__exc"]
-            asm.push_callable(lambda: asm.load_const(raise_again))
-            asm.load_fast_and_clear(names[0])
+            names = ["__exc"] if self.mode == "raise" else []
+            asm.push_callable(lambda: asm.load_const(raise_again if self.interrupt is None else raise_here))
+            if self.interrupt is None:
+                asm.load_fast_and_clear(names[0])
+            else:
+                self.interrupt(asm)
             asm.call(1)
             asm.reraise(0)
         if begin:
             asm.items.append(TryEnd(begin))
         return names
+
+    def _goes_on(self) -> bool:
+        """Whether the body runs on behind what happens here."""
+        return self.mode == "call" or (self.mode == "value" and self.interrupt is None)
+
+    def _acts_at(self) -> int:
+        """The index of the instruction inside whose exception regions that happens."""
+        return self.index if self.mode != "value" else self.entry
 
     # -- the old body
 
@@ -447,9 +493,9 @@ class _Resume:
         body = self.body
         index_of = {label: index for index, label in body.labels.items()}
         keep = [False] * len(body.instrs)
-        work = [self.entry] if self.mode in ("value", "call") else []
-        if self.mode != "value" and body.handler_at[self.index]:
-            work.append(body.handler_at[self.index][0])
+        work = [self.entry] if self._goes_on() else []
+        if (self.mode != "value" or self.interrupt is not None) and body.handler_at[self._acts_at()]:
+            work.append(body.handler_at[self._acts_at()][0])
         while work:
             i = work.pop()
             while not keep[i]:
@@ -470,7 +516,7 @@ class _Resume:
         """CPython 3.13 looks up the handler of an exception out of a Python call one unit before the call: put a NOP of
         the same region there if the body is cut right before the entry. Returns where to enter."""
         before = self.entry - 1
-        if self.mode in ("value", "call") and not keep[before] and self.body.instrs[self.entry].name != "NOP":
+        if self._goes_on() and not keep[before] and self.body.instrs[self.entry].name != "NOP":
             keep[before] = True
             self.body.instrs[before] = codec.make_instr("NOP", location=self.location)
             self.body.handler_at[before] = self.body.handler_at[self.entry]
