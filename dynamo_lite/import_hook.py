@@ -1,6 +1,7 @@
-"""Something to be done with a module when the program has imported it; nothing here imports it.
+"""Modules that the program imports or not; nothing here imports them.
 
-Input: the module's name, a function. Output: the function called with the module: at once where it is loaded, else behind the import.
+Input: the module's name, a function. Output: the function called with the module: at once where it is loaded, else behind the import; the
+module where its import is over.
 Mirrors `importlib._bootstrap_external`.
 """
 
@@ -24,6 +25,27 @@ def when_imported(name: str, then: Callable[[ModuleType], Any]) -> Callable[[], 
     finder = _Finder(name, then)
     sys.meta_path.insert(0, finder)
     return finder.leave
+
+
+def loaded(name: str) -> Any:
+    """The module of this name; None where it is not imported, or some thread is not done with it."""
+    module = sys.modules.get(name)
+    return module if module is not None and not _is_under_way(module) else None
+
+
+def is_under_way(name: str) -> bool:
+    """Whether some thread is importing a module."""
+    module = sys.modules.get(name)
+    return module is not None and _is_under_way(module)
+
+
+def _is_under_way(module: ModuleType) -> bool:
+    return getattr(getattr(module, "__spec__", None), "_initializing", False) is True
+
+
+def is_of_partial_module(error: BaseException) -> bool:
+    """Whether this says that the import of a module is not over. Two threads that import what imports each other do not wait for it."""
+    return isinstance(error, AttributeError | ImportError) and "partially initialized module" in str(error)
 
 
 class _Finder(MetaPathFinder):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
+from .import_hook import loaded
 from .messages import refuse_value
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def is_compiling() -> bool:
 
 def is_allowed_in_graph(fn: Callable[..., Any]) -> bool:
     """Whether `fn` was given to `allow_in_graph`, ours or that of torch.compile (if it was imported at all)."""
-    torch_rules = sys.modules.get("torch._dynamo.trace_rules")
+    torch_rules = loaded("torch._dynamo.trace_rules")
     return fn in ALLOWED_IN_GRAPH or (torch_rules is not None and id(fn) in torch_rules._allowed_callable_ids)
 
 
@@ -82,7 +82,7 @@ FORBIDDEN = "_dynamo_forbidden"
 
 def refusal(fn: Callable[..., Any]) -> str | None:
     """Which of `forbid_in_graph` and `disallow_in_graph` a callable was given to, ours or that of torch.compile."""
-    torch_rules = sys.modules.get("torch._dynamo.trace_rules")
+    torch_rules = loaded("torch._dynamo.trace_rules")
     if torch_rules is None and not DISALLOWED_IN_GRAPH and len(FORBIDDEN_IN_GRAPH) == len(_FORBIDDEN_MARKERS):
         return None
     if any(fn is one for one in FORBIDDEN_IN_GRAPH) or (torch_rules is not None and _attribute(fn, FORBIDDEN) is True):

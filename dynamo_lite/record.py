@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .config import config
 from .exc import OfKind, Unsupported, UserFrame, UserStack
+from .import_hook import loaded
 from .messages import short_path
 
 MAX_FRAMES = 10_000
@@ -314,7 +315,7 @@ class Counters(defaultdict[str, Counter[str]]):
     def __missing__(self, key: str) -> Counter[str]:
         if key in _COUNTED:
             return super().__missing__(key)
-        return getattr(sys.modules.get("torch." + "_dynamo.utils"), "counters", defaultdict(Counter))[key]
+        return getattr(loaded("torch." + "_dynamo.utils"), "counters", defaultdict(Counter))[key]
 
 
 _COUNTED = frozenset({"frames", "graph_break", "recompiles", "skipped", "stats", "unimplemented"})

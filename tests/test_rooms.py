@@ -13,14 +13,14 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_785,
+    ".": 4_808,
     "backends": 3_740,
     "backends/compiled": 900,
     "backends/regions": 1_080,
     "dynamism": 1_030,
-    "frontend": 4_185,
+    "frontend": 4_196,
     "graph": 2_675,
-    "graph/core": 6_487,
+    "graph/core": 6_489,
     "graph/inputs": 810,
     "graph/logs": 600,
     "graph/passes": 2_705,

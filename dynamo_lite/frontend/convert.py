@@ -38,6 +38,7 @@ from dynamo_lite.exc import (
 from dynamo_lite.graph import side
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.guards.program import build_program
+from dynamo_lite.import_hook import is_of_partial_module, is_under_way
 from dynamo_lite.isa.resume import interrupted_code, is_resumed
 from dynamo_lite.messages import place_of_builtin
 from dynamo_lite.record import STATS, BreakRecord, FrameRecord, log
@@ -47,7 +48,7 @@ from dynamo_lite.variables.protocol import trace_rules
 from .analysis import Analysis
 from .recompile_limits import RecompileLimits
 from .root import MissedCall
-from .strikes import OUT_OF_MEMORY, UNCONCERNED, UNFIT, InnerBreaks, Strikes
+from .strikes import IMPORTING, OUT_OF_MEMORY, UNCONCERNED, UNFIT, InnerBreaks, Strikes
 from .versions import all_misses, nearest_miss
 
 logger = logging.getLogger("dynamo_lite")
@@ -198,7 +199,7 @@ class Region(_eval_frame.Region):
         stance = markers.current_stance().name
         if config.disable or stance in ("force_eager", "eager_on_recompile"):
             return None
-        if side.capture_is_off():
+        if side.capture_is_off() or is_under_way("torch._dynamo"):  # parts of torch use whatever there is of it
             return None
         if code not in self.wanted:
             skipped = trace_rules.why_not_captured(code, fn.__globals__)
@@ -329,6 +330,9 @@ class Region(_eval_frame.Region):
                     cache.state = _eval_frame.SKIP
                 return None
             let_through(error)
+            if is_of_partial_module(error) and not self.strikes.is_last(IMPORTING, code):
+                record.skipped = f"another thread is importing a module: {error}"
+                return None
             record.skipped = f"internal error: {error!r}"
             if config.debug or not config.suppress_errors or self.fullgraph:
                 raise InternalTorchDynamoError(f"{type(error).__name__}: {error}") from error

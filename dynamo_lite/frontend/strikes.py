@@ -28,10 +28,17 @@ if TYPE_CHECKING:
 
     from .tracing import Trace
 
-UNCONCERNED, UNFIT, TOO_LONG, OUT_OF_MEMORY = "unconcerned", "unfit", "too long", "out of memory"
-LAST_TIME = {UNCONCERNED: 32, UNFIT: 2, TOO_LONG: 3, OUT_OF_MEMORY: 2}
+UNCONCERNED, UNFIT, TOO_LONG, OUT_OF_MEMORY, IMPORTING = (
+    "unconcerned",
+    "unfit",
+    "too long",
+    "out of memory",
+    "importing",
+)
+LAST_TIME = {UNCONCERNED: 32, UNFIT: 2, TOO_LONG: 3, OUT_OF_MEMORY: 2, IMPORTING: 32}
 """How many times something may happen to a function before it is not looked at again: it is an inner frame that had nothing to do with
-torch; a call has sizes that the program does not allow for; the analysis has used up its budget, or the memory."""
+torch; a call has sizes that the program does not allow for; the analysis has used up its budget, or the memory;
+another thread was importing what the analysis needs."""
 
 TOO_BROKEN = 3
 """A function with a first argument of the same class that was inlined in so many calls with a graph break in them is called instead, and

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from dynamo_lite.import_hook import loaded
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,7 +118,7 @@ def known_polyfill(original: Any) -> Callable[..., Any] | None:
     """As `find_polyfill`, but imports none of ours: what the program has registered, here or with torch's `substitute_in_graph`, and those
     of ours that have been loaded."""
     found = POLYFILLS.get(original)
-    registered = getattr(sys.modules.get(_OF_TORCH), "PolyfilledFunctionVariable", None)
+    registered = getattr(loaded(_OF_TORCH), "PolyfilledFunctionVariable", None)
     if found is None and registered is not None:
         marked = registered._get_polyfill_handlers().get(original)
         found = getattr(marked, "__torch_dynamo_polyfill__", None)

@@ -22,12 +22,14 @@ import torch
 from torch._guards import Source
 from torch._subclasses import meta_utils
 
+from dynamo_lite.import_hook import loaded
+
 PACKAGE = "torch." + "_dynamo"
 ATTRIBUTE = PACKAGE.rpartition(".")[2]
 
 
 def _is_loaded() -> bool:
-    return sys.modules.get(PACKAGE, _stand_in) is not _stand_in
+    return loaded(PACKAGE) not in (None, _stand_in)
 
 
 def _disable(fn: Callable[..., Any], recursive: bool = True, **options: Any) -> Callable[..., Any]:

@@ -7,10 +7,10 @@ Invariant: a trace imports neither sympy nor a part of torch, numpy or tqdm that
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 
 from dynamo_lite.graph.core.arguments import MODELS
+from dynamo_lite.import_hook import loaded
 
 _LATE = {
     "numpy.fft": ".numpy.fourier",
@@ -26,8 +26,9 @@ _LATE = {
 
 def load_late() -> None:
     """Called when a trace begins."""
-    for name in [name for name in _LATE if name in sys.modules]:
-        import_module(_LATE.pop(name), __package__)
+    for name in [name for name in _LATE if loaded(name) is not None]:
+        import_module(_LATE[name], __package__)
+        _LATE.pop(name, None)
 
 
 MODELS.load_late = load_late
