@@ -60,14 +60,36 @@ class _Relay:
         if frame is not None and _is_importing(frame):
             _waiting.append(error)
             return
+        if type(sys.unraisablehook) is not _Unraisable:
+            sys.unraisablehook = _Unraisable(sys.unraisablehook)
         raise HandlerRaised(error) from None
+
+
+class _Unraisable:
+    """`sys.unraisablehook` from the moment that a relay raises until it has arrived: the callback of a weak reference and `__del__`, in
+    which a handler may run as well, have no caller to pass it on to."""
+
+    def __init__(self, previous: Callable[[Any], Any]) -> None:
+        self.previous = previous
+
+    def __call__(self, unraisable: Any) -> None:
+        if type(unraisable.exc_value) is HandlerRaised:
+            _waiting.append(unraisable.exc_value.error)
+            _put_hook_back()
+        else:
+            self.previous(unraisable)
+
+
+def _put_hook_back() -> None:
+    if type(sys.unraisablehook) is _Unraisable:
+        sys.unraisablehook = sys.unraisablehook.previous
 
 
 _ANALYSIS = f"{__package__}.frontend.convert"
 """The module that begins analyses: what the program does around its call is none of theirs."""
 
 _waiting: list[Exception] = []
-"""What handlers have raised while the analysis imported a module."""
+"""What handlers have raised while the analysis imported a module, or where nobody could catch it."""
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -81,7 +103,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def raise_waiting() -> None:
-    """Raise what a handler has raised during an import that is over."""
+    """Raise what a handler has raised during an import or a callback that is over."""
     if _waiting:
         error = _waiting[0]
         _waiting.clear()
@@ -105,8 +127,12 @@ def relayed() -> Iterator[None]:
             replace_signal_handler(signum, relay)
         yield
         raise_waiting()
+    except Exception:
+        raise_waiting()
+        raise
     finally:
         _waiting.clear()
+        _put_hook_back()
         for signum, relay in relays.items():
             if getsignal(signum) is relay:  # else the handler has installed another one
                 replace_signal_handler(signum, relay.handler)

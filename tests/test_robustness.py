@@ -550,6 +550,29 @@ def test_a_handler_that_raises_while_a_module_is_imported():
     assert done.stdout == "timed out True\n[6.0, 6.0, 6.0, 6.0]\n", done.stderr
 
 
+class Dies:
+    """Is told of by C, as a weak reference's callback is, when it goes: nobody can catch what comes up then."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGALRM)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_handler_that_raises_in_a_callback_of_c(alarm, monkeypatch, fails):
+    def commit(self, *args, original=analysis.Analysis._commit):
+        dies.clear()
+        if fails:
+            raise dynamo_lite.exc.InternalTorchDynamoError("something else")
+        return original(self, *args)
+
+    dies, hook = [Dies()], sys.unraisablehook
+    with monkeypatch.context() as patch:
+        patch.setattr(analysis.Analysis, "_commit", commit)
+        with pytest.raises(TimeOut, match="too late"):
+            dynamo_lite.compile(double, backend="eager")(X)
+    assert sys.unraisablehook is hook
+
+
 # -- python -b and -bb
 
 BYTES_AND_TEXT = """
