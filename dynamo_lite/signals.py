@@ -150,10 +150,10 @@ def let_through(error: BaseException, again: Callable[[], object] | None = None)
         raise error
 
 
-def is_interruption(error: BaseException) -> bool:
+def is_interruption(error: BaseException, skipped: int = 0) -> bool:
     """Whether an exception that has left a compiled graph is none of its operators', nor of the backend: a signal handler has raised it,
-    or another thread has had it raised."""
-    entries = list(_entries(TRACEBACK.__get__(error)))
+    or another thread has had it raised. `skipped`: so many entries of its traceback are of frames that call the graph."""
+    entries = list(_entries(TRACEBACK.__get__(error)))[skipped:]
     return any(_is_handler(entry.tb_frame) for entry in entries) or (bool(entries) and _is_put(error, entries[-1]))
 
 

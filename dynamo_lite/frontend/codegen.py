@@ -20,7 +20,7 @@ from dynamo_lite.guards import ir
 from dynamo_lite.guards.source import emit_source
 from dynamo_lite.interp.frame import OPS, Frame
 from dynamo_lite.isa.canon import Op
-from dynamo_lite.isa.eager_fallback import Original
+from dynamo_lite.isa.eager_fallback import Interrupted, Original
 from dynamo_lite.isa.emit import CO_VARARGS, CO_VARKEYWORDS, Assembler
 from dynamo_lite.isa.flow import can_be_cut
 from dynamo_lite.isa.lift import LOCALS_ARE_SHARED
@@ -272,6 +272,16 @@ class Codegen:
         )
         self.graph_call.release(made)
         return made
+
+    def start_interrupted(self) -> None:
+        """Return what the original returns in which the exception on top of the stack comes up."""
+        self.load_callable(Interrupted(self.code, self.globals))
+        count = self.load_own_call()
+        self.asm.copy(count + 4)
+        self.asm.call(2 + count)
+        self.asm.swap(2)
+        self.asm.pop_top()
+        self.asm.return_value()
 
     def start_again(self) -> None:
         """Return what the original returns for the arguments of the frame."""

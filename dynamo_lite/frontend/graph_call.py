@@ -16,8 +16,9 @@ from dynamo_lite._eval_frame import GraphCall, GraphFailed
 from dynamo_lite.graph import side
 from dynamo_lite.guards.source import is_handed_over
 from dynamo_lite.isa.codec import make_instr
-from dynamo_lite.isa.eager_fallback import take_place
+from dynamo_lite.isa.eager_fallback import has_interrupted, take_place
 from dynamo_lite.isa.lift import NULL_FIRST
+from dynamo_lite.isa.resume import is_resumed
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
@@ -141,6 +142,14 @@ class GraphCallSite:
         asm.pop_top()
         cg.start_again()
         asm.place(passed_on)
+        if is_resumed(cg.code) and self._boxed is None:
+            is_error = asm.label()
+            cg.load_callable(has_interrupted)
+            asm.copy(3)
+            asm.call(1)
+            asm.jump_if(False, is_error)
+            cg.start_interrupted()
+            asm.place(is_error)
         cg.load_callable(take_place)
         asm.copy(3)
         asm.call(1)

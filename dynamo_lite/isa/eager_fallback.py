@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from dynamo_lite._eval_frame import eager_call
 from dynamo_lite.exc import TRACEBACK
-from dynamo_lite.isa.resume import frame_stub
+from dynamo_lite.isa.resume import frame_stub, interrupted_code
+from dynamo_lite.signals import is_interruption
 
 PLACED = -1
 """`tb_lasti` of the entries made here: no instruction of theirs has run."""
@@ -49,6 +50,27 @@ class Original:
         if code.co_flags & 0x08:
             named.update(extra[0])
         return eager_call(function, (*values[:first], *star, *named.values()), tuple(named))
+
+
+class Interrupted(Original):
+    """Continuations call this in the same way, with what has interrupted their graph as the last argument: it comes up inside the blocks of
+    the original."""
+
+    __slots__ = ()
+
+    def __call__(self, cells: tuple[CellType, ...], *values: Any) -> Any:
+        *given, error = values
+        code = interrupted_code(self.code, given, error)
+        if code is None:
+            raise error
+        traceback = TRACEBACK.__get__(error)
+        TRACEBACK.__set__(error, traceback.tb_next if traceback is not None else None)
+        return Original(code, self.globals)(cells, *given)
+
+
+def has_interrupted(error: BaseException) -> bool:
+    """Whether this has come up while the graph of the frame that calls this ran, and is no error of the graph."""
+    return not isinstance(error, Exception) or is_interruption(error, 1)
 
 
 def put_place(error: BaseException, place: Place | None) -> None:

@@ -24,7 +24,7 @@ from dynamo_lite.guards.kinds import ROWS
 from dynamo_lite.guards.mirror import walk
 from dynamo_lite.guards.program import build_program, build_spec, handed_slots
 from dynamo_lite.guards.source import is_handed_over
-from dynamo_lite.isa.eager_fallback import Original, Place
+from dynamo_lite.isa.eager_fallback import Interrupted, Original, Place
 from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.plain_data import ATOMS, Codec, Data, Form
 from dynamo_lite.record import FrameRecord
@@ -231,6 +231,7 @@ def _method(files: _Files, method: types.BuiltinMethodType) -> Data | None:
 _CONSTANTS = Codec(
     Form("graph", lambda files, call: (), lambda version: version.call, (GraphCall,)),
     Form("original", lambda files, original: (), lambda version: version.original(), (Original,)),
+    Form("interrupted", lambda files, original: (), lambda version: version.interrupted(), (Interrupted,)),
     Form(
         "cache",
         lambda files, cache: (_write_code(files, cache.code),),
@@ -380,6 +381,10 @@ class StoredVersion:
     def original(self) -> Original:
         """The function as it was."""
         return Original(self.function.__code__, self.function.__globals__)
+
+    def interrupted(self) -> Interrupted:
+        """What a graph of a continuation that is interrupted calls."""
+        return Interrupted(self.function.__code__, self.function.__globals__)
 
     def resume_code(self, data: object) -> types.CodeType:
         """The code of a resume function, one for all versions."""

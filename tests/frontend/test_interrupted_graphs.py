@@ -6,6 +6,7 @@ import functools
 import signal
 import threading
 import time
+import traceback
 import warnings
 
 import pytest
@@ -112,6 +113,45 @@ def test_an_interrupted_backend_is_not_replaced(handled, interrupt):
             captured(torch.ones(2), seen)
         assert captured(torch.ones(2), seen).tolist() == [2, 2]
     assert seen == [1]
+
+
+@pytest.mark.parametrize("error", [Stop(), KeyboardInterrupt()], ids=repr)
+def test_the_blocks_around_a_graph_break(handled, error):
+    lock, seen, armed = threading.Lock(), [], []
+
+    def backend(gm, inputs):
+        def run(*args):
+            if armed:
+                armed.pop()
+                signal.raise_signal(signal.SIGALRM)
+            return gm.forward(*args)
+
+        return run
+
+    def inner(x):
+        with lock:
+            dynamo_lite.graph_break()
+            return x * 2
+
+    @dynamo_lite.compile(backend=backend)
+    def f(x, n):
+        try:
+            y = inner(x)
+            return y + n
+        except (Stop, KeyboardInterrupt) as caught:
+            return caught, lock.locked()
+        finally:
+            seen.append(n)
+
+    handled(Handler(error))
+    x = torch.ones(2)
+    assert f(x, 1).tolist() == [3, 3]
+    armed.append(1)
+    assert f(x, 1) == (error, False)
+    names = [entry.name for entry in traceback.extract_tb(error.__traceback__)]
+    assert names[:2] == ["f", "inner"] and names.count("inner") == 1
+    assert seen == [1, 1]
+    assert f(x, 1).tolist() == [3, 3]
 
 
 @pytest.mark.parametrize("cls", [Stop, Told, TimeoutError])
