@@ -24,6 +24,7 @@ from .core import modes
 from .core.arguments import MODELS, Packing, as_dtype, with_writable_names
 from .core.custom_operators import records_by_its_kernel, why_unseen
 from .core.fake import MEMO, GivesWarning, span
+from .core.functional import TRANSFORMS
 from .core.meta import meta_of_fake
 from .core.nodes import NodeMeta, item_node, made_at, set_meta
 from .core.operator_names import VIEWS_IN_PLACE, may_write
@@ -292,7 +293,7 @@ class OperatorCalls:
         if kind is TensorResult:
             value = TensorValue(result.meta, own, origin, next(fakes) if fakes is not None else None)
             self._meet(value, tensors)
-            self._note_inference(value)
+            self._note_inference(value, node)
             if result.base is not None:
                 _join_family(tensors[result.base], value)
             return MODELS.tensor(value), value
@@ -433,16 +434,18 @@ class OperatorCalls:
             else:
                 value = TensorValue(meta_of_fake(fake), None, origin, fake)
                 value.is_fake = self.fakes.are_there and result_is_fake(self.builder, tensors)
-                self._note_inference(value)
+                self._note_inference(value, node)
                 if other is not None:
                     _join_family(other, value)
                 values.append(value)
         node.meta.sequence = SequenceValue(tuple, values)
         return [self._result(tx, value) for value in values]
 
-    def _note_inference(self, value: TensorValue) -> None:
+    def _note_inference(self, value: TensorValue, node: Node) -> None:
+        """A tensor made in an inference mode is of that mode, unless a function transform leaves the mode to make it."""
         if torch.is_inference_mode_enabled():
-            self.state.has_inference_tensors = value.is_inference = True
+            self.state.has_inference_tensors = True
+            value.is_inference = node.target not in TRANSFORMS or value.fake is None or value.fake.is_inference()
 
     @staticmethod
     def _result(tx: Frame, value: object) -> Any:

@@ -182,6 +182,61 @@ def test_views_are_compiled_in_an_inference_mode_of_the_graph(backend):
             assert same(facts(fn(torch.ones(2, 2), factor)), facts(compiled(torch.ones(2, 2), factor)))
 
 
+def a_gradient(x, w):
+    with torch.inference_mode():
+        return torch.func.grad(lambda a: (a * a).sum())(x)
+
+
+def views_of_gradients(x, w):
+    with torch.inference_mode():
+        g = torch.vmap(torch.func.grad(lambda a: (a * a).sum()))(x)
+        _, tangent = torch.func.jvp(torch.sin, (x,), (x,))
+        return x * 2, g.view(-1), tangent[0]
+
+
+def views_of_a_parameter(x, w):
+    with torch.inference_mode():
+        v = w.view(-1)
+        return x * 2, v, w.expand(2, 2), v.requires_grad, v.is_leaf
+
+
+def only_views(x, w):
+    with torch.inference_mode():
+        return w[None], x[0]
+
+
+def own_mode(x, w):
+    with torch.inference_mode(False):
+        return x * 2
+
+
+OUT_OF_THE_MODE = (a_gradient, views_of_gradients, views_of_a_parameter, only_views)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+@pytest.mark.parametrize("fn", [*OUT_OF_THE_MODE, made, own_mode])
+def test_tensors_that_are_none_of_the_mode_they_are_made_in(fn, backend, around):
+    """Views of a tensor from outside of the mode, and what transforms return."""
+
+    def outcome(run):
+        x, w = torch.arange(4.0).reshape(2, 2), nn.Parameter(torch.ones(2))
+        with torch.inference_mode(around):
+            result = run(x, w)
+        tensors = [t for t in (result if isinstance(result, tuple) else [result]) if isinstance(t, torch.Tensor)]
+        others = [] if isinstance(result, torch.Tensor) else [t for t in result if not isinstance(t, torch.Tensor)]
+        factor = nn.Parameter(torch.ones(()))
+        for t in tensors:
+            if not t.is_inference():
+                (t * factor).sum().backward()
+        return facts(tuple(tensors)), others, factor.grad, w.grad
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for _ in range(2):
+        assert same(outcome(fn), outcome(compiled))
+
+
 # -- anomaly mode
 
 

@@ -296,9 +296,13 @@ class Propagator:
     # -- fake tensors
 
     def fake_of(self, value: TensorValue) -> FakeTensor:
-        """The fake tensor of a value; made when first needed."""
+        """The fake tensor of a value; made when first needed, in an inference mode only if the tensor was."""
         if value.fake is None:
-            value.fake = self.make_fake(value.meta)
+            if value.is_inference or not torch.is_inference_mode_enabled():
+                value.fake = self.make_fake(value.meta)
+            else:
+                with torch.inference_mode(False):
+                    value.fake = self.make_fake(value.meta)
         return value.fake
 
     def argument_of(self, value: TensorValue | SymValue) -> Any:

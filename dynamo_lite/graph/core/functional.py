@@ -107,6 +107,10 @@ def vjp(body: Body, n: int, cotangents: Any, given: int, *args: Any) -> tuple[An
     return pull(tuple(cotangents))
 
 
+TRANSFORMS = frozenset({vmap, grad, jacobian, jvp, vjp_results, vjp})
+"""The function transforms among these."""
+
+
 def application(cls: type[torch.autograd.Function]) -> Callable[..., Any]:
     """A function that calls `cls.apply`: a node that calls the bound method itself could not be printed as code."""
 

@@ -194,6 +194,7 @@ class AmbientState(GraphEffect):
         self.grad_mode_uses = 0  # how many times the traced code has asked for it, or set it
         # whether it would be followed otherwise in the other grad mode, `torch.no_grad()` blocks apart
         self.hangs_on_grad_mode = False
+        self.began_in_inference = torch.is_inference_mode_enabled()
         self.has_inference = False
         self.has_inference_tensors = False
         self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own

@@ -50,8 +50,11 @@ class UnseenState(GraphEffect):
 
     def settle(self, results: list[Node]) -> None:
         builder = self.builder
-        if builder.state.has_inference and any(_is_inference(node) for node in results):
-            self.in_inference = _is_all_in_inference(builder)
+        if builder.state.began_in_inference:
+            if any(map(_is_normal, results)):
+                self.unseen = "a tensor leaves it that is none of the inference mode around it"
+        elif builder.state.has_inference and any(map(_is_inference, results)):
+            self.in_inference = _is_all_in_inference(builder) and not any(map(_is_normal, results))
             if not self.in_inference:
                 self.unseen = "some of its operators are in an inference mode, of which a tensor leaves the graph"
         if torch.is_anomaly_enabled() and builder.records_gradients:
@@ -93,6 +96,19 @@ def _is_inference(node: Node) -> bool:
     return isinstance(value, TensorValue) and (value.is_inference or any(v.is_inference for v in value.family or ()))
 
 
+def _is_normal(node: Node) -> bool:
+    """Whether a tensor that the graph makes is none of an inference mode: a view of an input that requires gradients, what a
+    transform returns, and views of that. (A view of another input is made again from the input.)"""
+    value = getattr(node.meta, "subject", None)
+    if not isinstance(value, TensorValue) or _is_input(value):
+        return False
+    return value.meta.requires_grad or any(not (v.is_inference or _is_input(v)) for v in value.family or (value,))
+
+
+def _is_input(value: TensorValue) -> bool:
+    return value.origin is not None and value.origin[0] == "input"
+
+
 def _is_all_in_inference(builder: GraphBuilder) -> bool:
     """Whether all operators run in an inference mode which the graph has entered."""
     entered: list[bool] = []
@@ -100,6 +116,8 @@ def _is_all_in_inference(builder: GraphBuilder) -> bool:
         if node.target is _enter_inference_mode:
             entered.append(bool(node.args[0]))
         elif node.target is _exit_inference_mode:
+            if not entered:  # of the caller's
+                return False
             entered.pop()
         elif node.op in ("call_function", "call_method") and node.target not in _NO_OPERATORS:
             if not (entered and entered[-1]):
