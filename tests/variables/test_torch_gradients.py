@@ -772,13 +772,17 @@ def kept_by_a_later_node(a, b, g):
     (a + b.view(3)).pow(2).mean().backward()
 
 
+def through_views(a, b, g):
+    (a.view(3, 1) * b.view(1, 3)).sum().backward()
+
+
 def memories(*tensors):
     numbers = {}
     return [t is not None and numbers.setdefault(t.untyped_storage().data_ptr(), len(numbers)) for t in tensors]
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("begin", [sum_of_views, parts, given_as_view, given, kept_by_a_later_node])
+@pytest.mark.parametrize("begin", [sum_of_views, parts, given_as_view, given, kept_by_a_later_node, through_views])
 def test_first_gradients_are_taken_over_with_their_memory(begin, backend):
     def step(a, b, g):
         begin(a, b, g)
@@ -790,7 +794,7 @@ def test_first_gradients_are_taken_over_with_their_memory(begin, backend):
     def outcome(run):
         a, b, g = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3)), torch.ones(3)
         result = [run(a, b, g)]
-        first = memories(a.grad, b.grad, g), a.grad._is_view()
+        first = memories(a.grad, b.grad, g), a.grad._is_view(), a.grad._base is None
         g.mul_(10)
         result.append(run(a, b, g))
         return result, [a.grad, b.grad, g], first, memories(a.grad, b.grad, g)

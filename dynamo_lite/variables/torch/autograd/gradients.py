@@ -386,9 +386,14 @@ def _accumulate(tx: Frame, leaf: TensorVariable, gradient: TensorVariable, is_ta
     if not is_taken or gradient.proxy.meta.stride != leaf.proxy.meta.stride:
         copy = call(tx, "call_function", torch.empty_like, [leaf])
         gradient = call(tx, "call_method", "copy_", [copy, gradient])
-    elif gradient.proxy.family is not None:  # as a view of others it is none to autograd
+    elif gradient.proxy.family is not None or _is_view(gradient.proxy.fake):  # which to autograd it is none of
         gradient = call(tx, "call_method", "detach", [gradient])
     leaf.store(tx, "grad", gradient)
+
+
+def _is_view(fake: Any) -> bool:
+    """Whether `torch.autograd.grad` returns a view, perhaps of a tensor that nobody has."""
+    return fake is None or fake._is_view()
 
 
 # -- requires_grad
