@@ -8,7 +8,7 @@ import torch
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.record import STATS, log
-from dynamo_lite.testing import CompileCounter
+from dynamo_lite.testing import CompileCounter, same
 
 from .data_models import STORED, TABLE
 from .data_sweep import BACKENDS, SWEEP, run
@@ -182,6 +182,25 @@ def test_assumptions_that_fail_often_become_breaks():
     for n in (2, 1, 1, 1, 1, 1, 2, 1):
         assert torch.equal(compiled(torch.tensor(n)), torch.ones(2))
     assert STATS.started_again == before + 4 and counter.frame_count == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_bools_that_data_or_sizes_decide_become_tensors(backend):
+    def fn(x):
+        some, every = bool(x.any()), bool(x.all())
+        return (
+            torch.tensor(some),
+            torch.as_tensor([[some], [every]]),
+            torch.tensor((some, True), dtype=torch.uint8),
+            torch.tensor([every, 3]),
+            torch.tensor([every, 2.5]),
+            torch.tensor(x.shape[0] > 3, dtype=torch.float32),
+        )
+
+    dynamo_lite.reset()
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for x in (torch.ones(2), torch.zeros(3), torch.arange(4.0)):
+        assert same(fn(x), compiled(x))
 
 
 def test_a_branch_of_which_one_side_raises_is_a_check():

@@ -128,16 +128,11 @@ def is_varying_int(vt: VariableTracker) -> bool:
     return isinstance(vt, SymNodeVariable) and vt.python_type() is int
 
 
-def _is_varying_float(vt: VariableTracker) -> bool:
-    """Whether it is a float that varies, or that the graph computes: of data, or of sizes."""
-    return isinstance(vt, SymNodeVariable) and vt.python_type() is float
-
-
 def _has_numbers(vt: VariableTracker) -> bool:
     """Whether a nested sequence has numbers that `torch.tensor` would ask for."""
     if isinstance(vt, ListVariable | TupleVariable):
         return any(map(_has_numbers, vt.items))
-    return is_varying_int(vt) or _is_varying_float(vt)
+    return isinstance(vt, SymNodeVariable)
 
 
 def tensor_of_numbers(tx: Frame, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
@@ -155,10 +150,10 @@ def _of_numbers(tx: Frame, data: VariableTracker, given: dict[str, VariableTrack
     form = _form_of(data)
     if form is None or not set(given) <= {"dtype", "device"}:
         return None
-    default = torch.get_default_dtype() if form.has_floats else torch.int64
+    default = {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}[form.kind]
     dtype = given.get("dtype", ConstantVariable(default))
     wanted = dtype.as_python_constant()
-    if not (wanted.is_floating_point if form.has_floats else wanted in _WIDE):
+    if form.kind is not bool and not (wanted.is_floating_point if form.kind is float else wanted in _WIDE):
         return None
     if wanted is torch.float32 and not _are_single(data):
         return None  # an infinity, where `scalar_tensor` raises
@@ -188,7 +183,8 @@ class _Form(NamedTuple):
     """Of a nested sequence of numbers."""
 
     shape: tuple[int, ...]
-    has_floats: bool
+    kind: type
+    """The widest of those of its numbers: bool, int, float."""
 
 
 def _form_of(vt: VariableTracker) -> _Form | None:
@@ -197,11 +193,13 @@ def _form_of(vt: VariableTracker) -> _Form | None:
         forms = [_form_of(item) for item in vt.items]
         shapes = {form and form.shape for form in forms}
         inner = shapes.pop() if len(shapes) == 1 else None
-        has_floats = any(form is not None and form.has_floats for form in forms)
-        return None if inner is None else _Form((len(vt.items), *inner), has_floats)
-    kind = type(vt.value) if isinstance(vt, ConstantVariable) else int if is_varying_int(vt) else None
-    is_float = kind is float or _is_varying_float(vt)
-    return _Form((), is_float) if is_float or kind in (int, bool) else None
+        kinds = [form.kind for form in forms if form is not None]
+        return None if inner is None else _Form((len(vt.items), *inner), max(kinds, key=_KINDS.index))
+    kind = type(vt.value) if isinstance(vt, ConstantVariable) else vt.python_type()
+    return _Form((), kind) if kind in _KINDS and isinstance(vt, ConstantVariable | SymNodeVariable) else None
+
+
+_KINDS = (bool, int, float)
 
 
 def _is_default(vt: VariableTracker) -> bool:
