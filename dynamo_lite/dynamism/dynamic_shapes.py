@@ -8,7 +8,8 @@ marked, or when everything was asked to be (except for buffers); a number that t
 are constants unless `config.specialize_zero_one` is off (or for ints that changed). Nothing here imports torch.
 
 `tr.dynamic_hints` is the memory: (NUMBER, access path) → number, (rank, access path) → tuple of sizes, (STRIDES, access path) → tuple of
-strides; None in place of a number says that it varies. Access paths are `GuardNode.steps`.
+strides, (_OF_MODULES, access path) → {address of a module: (weak reference to it, the float that it had)}; None in place of a number says
+that it varies. Access paths are `GuardNode.steps`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ NUMBER, STRIDES = "number", "strides"
 """In `tr.dynamic_hints`, the kinds of what is remembered of a number and of a tensor's strides. Of the strides that is for each dimension a
 number, `(d,)` for a stride that follows from dimension d, None for one that varies by itself, and `_UNSEEN`."""
 
-_OF_MODULE = "of module"
-"""In `tr.dynamic_hints`, with the address of a module, a kind: a weak reference to the module, and the number that it had."""
+_OF_MODULES = "of modules"
+"""In `tr.dynamic_hints`, the kind of floats that are attributes of modules."""
 
 NONE: frozenset[int] = frozenset()
 
@@ -225,6 +226,7 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
     seen = hints.setdefault(key, value) if module is None else _seen_in(hints, source, module, value)
     if seen != value and type(seen) is float and config.automatic_dynamic_shapes:
         hints[key] = None
+        hints.pop((_OF_MODULES, source.steps), None)
         return True
     return False
 
@@ -232,11 +234,14 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
 def _seen_in(hints: Any, source: GuardNode, module: Any, value: float) -> float:
     """The float that a module has had at an access path. Modules of one class share the code, and hence the path, but are made with
     numbers of their own (rates that grow with the depth), which are constants as long as each keeps its own."""
-    key = (_OF_MODULE, id(module)), source.steps
-    seen = hints.get(key)
-    if seen is None or seen[0]() is not module:
-        hints[key] = seen = weakref.ref(module), value
-    return seen[1]
+    key = _OF_MODULES, source.steps
+    seen = hints.get(key, {})
+    if id(module) not in seen or seen[id(module)][0]() is not module:
+        seen = {address: item for address, item in seen.items() if item[0]() is not None}
+        seen[id(module)] = weakref.ref(module), value
+        hints[key] = seen
+    number: float = seen[id(module)][1]
+    return number
 
 
 def take_for_data(tr: Trace, source: GuardNode) -> None:
@@ -292,7 +297,8 @@ def may_vary(tr: Trace, source: GuardNode) -> bool:
 
 
 def _owner_of(tr: Trace, source: GuardNode) -> tuple[bool, Any]:
-    """What is nearest on an access path: whether it is a class or a default, and the module, if it is an attribute of one."""
+    """Whether a value is part of the program, as its access path leads through an attribute of a class, a function's default or its code;
+    else the module whose attribute the value is, or is within (the nearest one on the path); None if it is in no module."""
     node: GuardNode | None = source
     modules = tr.graph.modules.nodes
     while node is not None:

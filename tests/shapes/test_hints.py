@@ -1,11 +1,13 @@
 """What varies is known of a variable, whichever frames a break makes of the rest of the program."""
 
+from types import SimpleNamespace
+
 import torch
 
 import dynamo_lite
 from dynamo_lite.config import config
 from dynamo_lite.dynamism.automatic_dynamic import hints_of, item_of, path_of, paths_of_waiting, seen_by
-from dynamo_lite.dynamism.dynamic_shapes import NUMBER
+from dynamo_lite.dynamism.dynamic_shapes import NUMBER, _seen_in
 from dynamo_lite.guards import ir
 from dynamo_lite.record import Function
 from dynamo_lite.testing import CompileCounter
@@ -175,3 +177,14 @@ def test_numbers_to_which_a_global_leads():
             SETTINGS.update(scale=0.5 + i, shift=7 + i)
             assert torch.equal(compiled(torch.ones(3)), f(torch.ones(3)))
         assert counter.frame_count == 2
+
+
+def test_floats_of_modules_that_have_died_are_forgotten():
+    hints, source = {}, SimpleNamespace(steps=("self", "rate"))
+    kept = torch.nn.Linear(1, 1)
+    assert _seen_in(hints, source, kept, 0.25) == 0.25
+    for i in range(5):
+        assert _seen_in(hints, source, torch.nn.Linear(1, 1), i / 2) == i / 2
+    assert _seen_in(hints, source, kept, 0.5) == 0.25
+    (seen,) = hints.values()
+    assert len(seen) == 2
