@@ -60,13 +60,18 @@ def gradients(
     order: list[int] | None = None,
     are_copied: bool = False,
 ) -> Gradients:
-    """`torch.autograd.grad(outputs, inputs, cotangents, **options)`; `order` gets the positions of the gradients that there are, as they
-    arrive. `rerun`: one that goes on later. `are_copied`: gradients that no leaf takes over are only read.
-    Raises `Unsupported` if it raises, or if data decide how a gradient that is not copied lies in memory."""
+    """`torch.autograd.grad(outputs, inputs, cotangents, **options)`.
+
+    `rerun`: the run of the graph on fakes to go on with, for a caller that asks in several steps; None: a new one. `order`: a list that
+    gets the positions of the gradients that there are, as they arrive. `are_copied`: the caller copies gradients that no leaf takes over,
+    so that it does not matter how they lie in memory. Raises `Unsupported` if the call raises, or if data decide how a gradient that is not
+    copied lies in memory.
+    """
     if has_uneven_branches(builder):
         unsupported(SLUG, "gradients through a branch whose sides give them to different tensors")
 
-    once = rerun is None and order is not None  # so that leaves are asked what they would do
+    # A whole backward pass, whose leaves can be asked what they do: no later step needs its fakes as they were.
+    once = rerun is None and order is not None
 
     def ask(rerun: Rerun, order: list[int] | None) -> Gradients:
         with rerun.at_the_end(builder.propagator.dispatcher(), SLUG, "grad") as values:
@@ -103,7 +108,8 @@ class Kin(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """`taken`: which gradients a leaf keeps that has none, instead of copying them. `kin`: with what they share memory, None: nothing."""
+    """`taken`: which gradients a leaf that has none keeps instead of a copy. `kin`: for each gradient what it shares memory with; None for
+    one whose memory is its own, and for an absent one."""
 
     fakes: list[Any]
     taken: list[bool]
@@ -146,7 +152,8 @@ def _taken(outputs: tuple[Any, ...], leaves: tuple[Any, ...], cotangents: Any) -
     memories: dict[int, Any] = {}
 
     def note(i: int, gradient: torch.Tensor) -> None:
-        memories[i] = gradient.untyped_storage() if gradient.layout is torch.strided else None  # this does not count
+        # The storage is kept and not the tensor: a reference to that would keep the leaf from taking it over.
+        memories[i] = gradient.untyped_storage() if gradient.layout is torch.strided else None
 
     handles = [leaf.register_hook(functools.partial(note, i)) for i, leaf in enumerate(leaves)]
     torch.autograd.backward(outputs, cotangents, inputs=leaves)
