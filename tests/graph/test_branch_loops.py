@@ -191,16 +191,15 @@ def is_asked_in_a_call(x):
     return x
 
 
-def calls_itself(x, depth):
-    while x.sum() < 50 and x.max() < 30:
-        if depth:
-            x = calls_itself(x - 4, depth - 1)
-        x = x + 3
-    return x
-
-
 def loop_in_itself(x):
-    return calls_itself(x + 1, 1)
+    def grown(x, depth):
+        while x.sum() < 50 and x.max() < 30:
+            if depth:
+                x = grown(x - 4, depth - 1)
+            x = x + 3
+        return x
+
+    return grown(x + 1, 1)
 
 
 def range_that_calls_a_branch(x):

@@ -339,7 +339,9 @@ def test_processes(tmp_path):
 
 
 def test_reports_name_the_breaks_of_kept_versions(own_cache):
-    text = "import torch\ndef f(x): return (x + 1) * bool(x.sum() > 0)\ndef main(): return f, (torch.ones(3),)\n"
+    text = (
+        "import torch\ndef f(x): return (x + 1) * (2 if x.sum() > 0 else 3)\ndef main(): return f, (torch.ones(3),)\n"
+    )
     first, second = Run(main=text), Run(main=text)
     assert second.hits == 2 and second.is_right
     breaks = [[b.slug for b in run.frames["f"].breaks] for run in (first, second)]
