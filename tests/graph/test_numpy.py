@@ -831,6 +831,40 @@ def test_zeros_have_numpys_sign(fn, dtype):
         assert repr(given[0]) == repr(given[1])
 
 
+def raised_in_place(v, e):
+    v **= e
+    return v
+
+
+HALVES = [
+    lambda v, e: v**e,
+    lambda v, e: v ** np.float64(e),
+    lambda v, e: v ** v.dtype.type(e),
+    lambda v, e: v ** np.array(e),
+    lambda v, e: v ** np.array([e, e, e], v.dtype),
+    lambda v, e: [v[i] ** e for i in range(3)],
+    lambda v, e: [v[i, ...] ** e for i in range(3)],
+    lambda v, e: [np.power(v[i], e) for i in range(3)],
+    np.power,
+    np.float_power,
+    lambda v, e: np.power(v, e, out=np.empty_like(v)),
+    raised_in_place,
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", HALVES)
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_powers_with_one_half(fn, dtype, backend):
+    """Some are roots in numpy, which depends on the dtype and on whether the operands are arrays, scalars or numbers; torch has others."""
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for exponent in (2.0, 0.5, -0.5):
+        given = [np.array([-np.inf, -0.0, 4], dtype) for _ in range(2)]
+        assert repr(compiled(given[0], exponent)) == repr(fn(given[1], exponent))
+        assert repr(given[0]) == repr(given[1])
+
+
 def outcome(fn, *args):
     try:
         return fn(*args)

@@ -404,20 +404,41 @@ def _divmod(x1: Any, x2: Any, *out: Any, **kwargs: Any) -> Any:
     return quotient, _remainder(x1, x2)
 
 
-def _power(x1: Any, x2: Any, out: Any = None) -> Any:
-    """The operator's result for one half is a root: of the negative zero and infinity the power is another."""
-    if type(x2) is float and x2 == 0.5 and x1.dtype.name.startswith("float"):
-        return import_module("torch._numpy").sqrt(x1, out)
-    return operator.pow(x1, x2) if out is None else operator.ipow(x1, x2)
+def _power(name: str) -> Callable[..., Any]:
+    """The power where torch makes a root of one, or of its inverse, as it does for numbers that are no tensors."""
 
+    def power(x1: Any, x2: Any, out: Any = None, **kwargs: Any) -> Any:
+        numpy = import_module("torch._numpy")
+        if type(x2) is float and abs(x2) == 0.5 and isinstance(x1, numpy.ndarray) and x1.dtype.name.startswith("float"):
+            x2 = numpy.asarray(x2, dtype=x1.dtype)
+        return getattr(numpy, name)(x1, x2, out, **kwargs)
+
+    return power
+
+
+def _power_or_root(x1: Any, x2: Any, out: Any = None, **kwargs: Any) -> Any:
+    """The power, and the root where the exponent is one half: of the negative zero and infinity they are others."""
+    numpy = import_module("torch._numpy")
+    if type(x2) is float and not kwargs:
+        return numpy.sqrt(x1, out)
+    power = numpy.power(x1, x2, **kwargs)
+    result = numpy.where(numpy.equal(x2, 0.5), numpy.sqrt(x1.astype(power.dtype)), power)
+    return result if out is None else numpy.positive(result, out)
+
+
+OR_ROOT = " or root"
+"""Follows the name of a power of which numpy makes a root."""
 
 _OWN: dict[str, Callable[..., Any]] = {
-    **{"fix": _fix, "tile": _tile, "divmod": _divmod, "operator.pow": _power},
+    **{"fix": _fix, "tile": _tile, "divmod": _divmod},
+    **{"power": _power("power"), "float_power": _power("float_power"), "operator.pow": _power("power")},
+    **{"power" + OR_ROOT: _power_or_root, "operator.pow" + OR_ROOT: _power_or_root},
     **dict.fromkeys(("mod", "operator.mod", "remainder"), _remainder),
     "operator.imod": lambda x1, x2: _remainder(x1, x2, x1),
-    "operator.ipow": lambda x1, x2: _power(x1, x2, x1),
+    "operator.ipow": lambda x1, x2: _power("power")(x1, x2, x1),
+    "operator.ipow" + OR_ROOT: lambda x1, x2: _power_or_root(x1, x2, x1),
 }
-"""Functions of numpy's in the place of those that `torch._numpy` has."""
+"""Functions of numpy's in the place of those that `torch._numpy` has, and of its own."""
 
 _KEEP_NAN = frozenset({"heaviside", "sign"})
 

@@ -27,13 +27,13 @@ from dynamo_lite.variables.builtin.dict import DictVariable
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.slice import SliceVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, is_true, richcompare
+from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, TRUE, ConstantVariable
 from dynamo_lite.variables.torch.symnode import SymNodeVariable, operand_of
 from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, set_operators
 
-from . import ranges, scalarmath
+from . import powers, ranges, scalarmath
 from .arrays import ATTRIBUTES, ArrayVariable, array_in_memory_of, dtype_of, families, with_views
 from .layout import is_of_data, layout_of, shape_now, strides_now
 from .scalarmath import ScalarVariable, any_within, varies
@@ -50,6 +50,8 @@ class NumpyCall:
 
     def __init__(self, path: str, real: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> None:
         self.path = path
+        # The name of what computes it in the graph.
+        self.function = path
         self.real = real
         self.args = args
         self.kwargs = kwargs
@@ -123,7 +125,7 @@ class NumpyCall:
         for name, value in self.kwargs.items():
             named.mp_ass_subscript(tx, ConstantVariable(name), self._argument(tx, value))
         positional = TupleVariable([self._argument(tx, a) for a in self.args])
-        call = [ConstantVariable(self.path), positional, named]
+        call = [ConstantVariable(self.function), positional, named]
         return tx.tr.graph.call(tx, "call_function", functional.numpy_function, call)
 
     def _argument(self, tx: Frame, vt: VariableTracker) -> VariableTracker:
@@ -275,6 +277,7 @@ def call_numpy(
     is_different = path in _DIFFERENT and _DIFFERENT[path](call)
     if is_different or ranges.refuses_exponents(tx, call) or not ranges.have_room(tx, call, expected):
         return unsupported("numpy", f"{path}, which torch computes otherwise")
+    powers.settle(tx, call)
     try:
         return call.result(tx, expected, call.enter(tx))
     except Unsupported as error:
@@ -411,15 +414,8 @@ def _is_operand(vt: VariableTracker) -> bool:
     return issubclass(vt.python_type(), (int, float, complex, numpy.generic))
 
 
-_POWERS = frozenset({operator.pow, operator.ipow})
-_HALF = ConstantVariable(0.5)
-
-
 def operate(tx: Frame, function: Callable[..., Any], args: list[VariableTracker]) -> VariableTracker:
     """A function of the `operator` module on arrays."""
-    if function in _POWERS and isinstance(args[1], SymNodeVariable) and args[1].python_type() is float:
-        if is_true(tx, richcompare(tx, args[1], _HALF, "==")):
-            args = [args[0], _HALF]  # of which numpy makes a root
     return call_numpy(tx, f"operator.{function.__name__}", function, args)
 
 
