@@ -865,6 +865,38 @@ def test_powers_with_one_half(fn, dtype, backend):
         assert repr(given[0]) == repr(given[1])
 
 
+def stored(v, n):
+    v[0] = n
+    return v
+
+
+@pytest.mark.parametrize("dtype", ["i8", "f8", "c16"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda v, n: np.full(3, n),
+        lambda v, n: np.array([[n], [1]]) * 2,
+        lambda v, n: np.append(v, n),
+        lambda v, n: np.hstack([v, n]),
+        lambda v, n: np.repeat(n, 2),
+        lambda v, n: np.diff(v, prepend=n),
+        lambda v, n: np.linspace(0, n, 3),
+        lambda v, n: np.dot(v, n),
+        lambda v, n: np.bitwise_or(v == 1, n),
+        lambda v, n: np.remainder(v.real, n),
+        lambda v, n: v + n,
+        stored,
+    ],
+)
+def test_ints_of_more_than_32_bits(fn, dtype):
+    """Where `torch._numpy` makes a tensor of an int, AOTAutograd has 32 bits: of ones that vary, those with more are constants."""
+    compiled = dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)
+    for n in (3, 5, 2**40 + 1, -(2**35) - 3):
+        given = [np.array([1, 2, 3], dtype) for _ in range(2)]
+        assert repr(compiled(given[0], n)) == repr(fn(given[1], n))
+        assert repr(given[0]) == repr(given[1])
+
+
 def outcome(fn, *args):
     try:
         return fn(*args)

@@ -123,17 +123,20 @@ class NumpyCall:
         """Put the call into the graph."""
         named = DictVariable()
         for name, value in self.kwargs.items():
-            named.mp_ass_subscript(tx, ConstantVariable(name), self._argument(tx, value))
-        positional = TupleVariable([self._argument(tx, a) for a in self.args])
+            named.mp_ass_subscript(tx, ConstantVariable(name), self._argument(tx, value, ranges.is_named_place(name)))
+        positional = TupleVariable(
+            [self._argument(tx, a, ranges.is_place(self.path, i)) for i, a in enumerate(self.args)]
+        )
         call = [ConstantVariable(self.function), positional, named]
         return tx.tr.graph.call(tx, "call_function", functional.numpy_function, call)
 
-    def _argument(self, tx: Frame, vt: VariableTracker) -> VariableTracker:
-        """The argument as the graph has it: arrays as tensors, numpy's scalars, whose dtype counts, too; dtypes by name."""
+    def _argument(self, tx: Frame, vt: VariableTracker, is_place: bool) -> VariableTracker:
+        """The argument as the graph has it: arrays as tensors, numpy's scalars, whose dtype counts, too; dtypes by name. `is_place`: its
+        ints are sizes, positions and axes."""
         if isinstance(vt, ArrayVariable):
             return ValueVariable(vt.proxy)
         if isinstance(vt, ListVariable | TupleVariable):
-            items = [self._argument(tx, item) for item in vt.items]
+            items = [self._argument(tx, item, is_place) for item in vt.items]
             return ListVariable(items) if isinstance(vt, ListVariable) else TupleVariable(items)
         if isinstance(vt, ScalarVariable):
             return self._tensor_of(tx, vt.number, numpy.dtype(vt.cls))
@@ -147,7 +150,7 @@ class NumpyCall:
             ):  # others might not have room for the number
                 return self._tensor_of(tx, vt, dtype)
         if not vt.is_python_constant():
-            return vt
+            return vt if is_place else ranges.within_32_bits(tx, vt)
         value = vt.as_python_constant()
         if isinstance(value, numpy.dtype | type):
             return ConstantVariable(numpy.dtype(value).name)

@@ -1,7 +1,8 @@
-"""Python's ints beside arrays of ints: numpy takes them for numbers of the array's dtype.
+"""Python's ints beside arrays: numpy takes them for numbers of the array's dtype, or of 64 bits.
 
-Input: a call of numpy, numbers among its arguments. Output: guards that hold numbers which vary to what the dtype has.
-Invariant: no graph has an int that the dtype does not have: numpy compares it as it is, or refuses to compute, where torch wraps it around.
+Input: a call of numpy, numbers among its arguments. Output: guards that hold numbers which vary to what their place has room for.
+Invariant: where an int becomes a number of an array in the graph, the dtype has it: numpy refuses others, where torch wraps them around.
+Ints are compared as they are, by tensors of 64 bits; what `torch._numpy` itself makes a tensor of has 32 bits.
 Mirrors `numpy/_core/src/multiarray/convert_datatype.c` (`npy_update_operand_for_scalar`), `abstractdtypes.c`.
 """
 
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
-from dynamo_lite.variables.torch.symnode import SymNodeVariable
+from dynamo_lite.variables.torch.symnode import SymNodeVariable, specialized
 
 from .arrays import ArrayVariable, dtype_of
 from .scalarmath import ScalarVariable, has_room, is_at_least
@@ -39,6 +40,10 @@ _OF_PLACES = frozenset(
     " squeeze stack std sum swapaxes take tile trace transpose tri tril triu unique var zeros".split()
 )
 """Functions, and methods, whose ints are sizes, positions and axes. (`full` asks itself whether there is room.)"""
+_MAKERS = frozenset("empty eye identity indices ones tri zeros".split())
+"""Of these, those without an array; the first argument of the others is one, or becomes one."""
+_OF_SIZES = frozenset({"arange", "operator.getitem"})
+"""Functions that take ints as they are."""
 _PLACES = frozenset("axes axis axis1 axis2 ddof decimals k kth minlength n num offset repeats reps shape shift".split())
 """Names of parameters of that kind."""
 
@@ -50,9 +55,11 @@ def compares_exactly(call: NumpyCall) -> bool:
 
 
 def have_room(tx: Frame, call: NumpyCall, expected: object) -> bool:
-    """Whether Python's ints are ones of the dtypes beside them, which the guards hold those that vary to."""
+    """Whether each int of Python's is one of the dtypes of the arrays of ints beside it, and of the result's; the guards hold those that
+    vary to that.
+
+    Of int64 there is nothing to ask: a number that varies is one. Constants may be out of the result's dtype: numpy has made the result."""
     dtypes = {sample.dtype for _, sample in call.samples.values() if sample.dtype.kind in "iu"}
-    # Of constants numpy itself has refused what the result has no room for.
     made = dtypes | {d for d in [getattr(expected, "dtype", None)] if isinstance(d, numpy.dtype) and d.kind in "iu"}
     is_exact = compares_exactly(call)
     for number in _ints(call):
@@ -62,6 +69,29 @@ def have_room(tx: Frame, call: NumpyCall, expected: object) -> bool:
         elif not all(numpy.iinfo(d).min <= number.value <= numpy.iinfo(d).max for d in dtypes):
             return False
     return True
+
+
+def is_place(path: str, position: int) -> bool:
+    """Whether ints in this argument of a function are sizes, positions and axes."""
+    if path in _OF_SIZES or (path == "operator.setitem" and position == 1):
+        return True
+    name = path.removeprefix("ndarray.")
+    if name not in _OF_PLACES or name == "full":
+        return name == "full" and position == 0
+    return name in _MAKERS or position > 0
+
+
+def is_named_place(name: str) -> bool:
+    """Whether a parameter of this name takes sizes, positions or axes."""
+    return name in _PLACES
+
+
+def within_32_bits(tx: Frame, vt: VariableTracker) -> VariableTracker:
+    """A number that varies as `torch._numpy` makes a tensor of it: an int has 32 bits under AOTAutograd, which the guards hold it to. One
+    that has more is a constant."""
+    if not isinstance(vt, SymNodeVariable) or vt.python_type() is not int:
+        return vt
+    return vt if has_room(tx, numpy.int32, vt) else specialized(vt)
 
 
 def _ints(call: NumpyCall) -> Iterator[VariableTracker]:
