@@ -306,6 +306,24 @@ def test_gradients():
             torch.testing.assert_close(x.grad, y.grad)
 
 
+DECIDING = {
+    "norm": lambda x, f: torch.norm(x, p=f),
+    "norm of a vector": torch.linalg.vector_norm,
+    "normalize": lambda x, f: torch.nn.functional.normalize(x, p=f, dim=0),
+    "dist": lambda x, f: torch.dist(x, 2 * x, f),
+    "renorm": lambda x, f: x[None].renorm(f, 0, 0.1),
+    "renorm_": lambda x, f: x[None].clone().renorm_(f, 0, 0.1),
+    "var": lambda x, f: x.var(correction=f),
+    "std_mean": lambda x, f: torch.std_mean(x, correction=f),
+}
+
+
+@pytest.mark.parametrize("function", DECIDING.values(), ids=DECIDING)
+def test_a_float_that_decides_which_computation_it_is(function):
+    """Decompositions compare it with constants: it is one from the start, and no graph fails in AOTAutograd."""
+    assert check(function, (1.5, 1.25, 1.75), "aot_eager", versions=3, exact=False).frame_count == 3
+
+
 def test_can_be_switched_off():
     with dynamo_lite.config.patch(specialize_float=True):
         compiled = dynamo_lite.compile(lambda x, f: x * f, backend=(counter := CompileCounter()))

@@ -1,7 +1,8 @@
 """Facts about operators that follow from their names.
 
 Input: the target of a node: an operator of the dispatcher, a function of torch or of `operator`, the name of a method. Output: the name of
-the method of tensors that does the same; whether it writes to its arguments; whether torch has tagged it, or gives it numbers of any kind.
+the method of tensors that does the same; whether it writes to its arguments; whether torch has tagged it, gives it numbers of any kind, or
+computes otherwise by what these are.
 Invariant: an operator that is not known by its name has no name, and no tag.
 """
 
@@ -49,13 +50,28 @@ def has_tag(name: str, tag: torch.Tag) -> bool:
 
 @functools.cache
 def takes_scalars(name: str) -> bool:
-    """Whether a form of the operator of this name has an argument for numbers of any kind."""
+    """Whether a form of the operator of this name has an argument for numbers of any kind (`Scalar`). Such a number is an element of the
+    result, or a factor, unless `branches_on_scalars`."""
+    return bool(_scalars_of(name))
+
+
+@functools.cache
+def branches_on_scalars(name: str) -> bool:
+    """Whether numbers of any kind decide which computation the operator of this name is: decompositions compare them with constants."""
+    return not _scalars_of(name.removesuffix("_")).isdisjoint(_DECIDING)
+
+
+_DECIDING = frozenset({"correction", "ord", "p"})
+"""The names of arguments for such numbers: of norms and variances."""
+
+
+def _scalars_of(name: str) -> frozenset[str]:
+    """The names of the arguments for numbers of any kind."""
     packet = getattr(torch.ops.aten, name, None)
-    return isinstance(packet, torch._ops.OpOverloadPacket) and any(
-        _is_scalar(argument.type)
-        for overload in packet.overloads()
-        for argument in getattr(packet, overload)._schema.arguments
-    )
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        return frozenset()
+    forms = [getattr(packet, overload)._schema for overload in packet.overloads()]
+    return frozenset(argument.name for form in forms for argument in form.arguments if _is_scalar(argument.type))
 
 
 def _is_scalar(kind: Any) -> bool:

@@ -17,7 +17,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.record import Specialization
 
-from .operator_names import has_tag, operator_name, takes_scalars
+from .operator_names import branches_on_scalars, has_tag, operator_name, takes_scalars
 from .values import SymValue
 
 if TYPE_CHECKING:
@@ -284,7 +284,10 @@ _SIZED = frozenset({"arange", "range"})
 
 def _keeps_sizes(name: str) -> bool:
     """True for operators that change their argument, compute each element from those at its place, or take numbers of any kind: as elements
-    of the result and factors, whose type says all about the result. (What decides about sizes is an int, or a float by its schema.)"""
+    of the result and factors, whose type says all about the result. (What decides about sizes is an int, or a float by its schema.) False
+    for those with a number that decides what is computed: a graph with a varying one cannot be decomposed."""
+    if branches_on_scalars(name):
+        return False
     if name.startswith("_foreach_") or name.endswith("_") or name == "setitem":
         return True
     return has_tag(name, torch.Tag.pointwise) or (name not in _SIZED and takes_scalars(name))
