@@ -218,3 +218,30 @@ def test_type_of_legacy_classes():
     whole(lambda a: (a.type("torch.DoubleTensor"), a.type(torch.int32), a.type(), a + 1), x())
     run = run_both(lambda a: a.type(int), x())
     assert isinstance(run.exception, RuntimeError | TypeError | ValueError), run.exception
+
+
+OF_BOOLS = {
+    "bool": lambda t: torch.tensor(bool(t.sum() > 0)),
+    "item": lambda t: torch.tensor((t.sum() > 0).item(), device="cpu"),
+    "not": lambda t: torch.as_tensor(not (t.sum() > 0).item()),
+    "list": lambda t: torch.tensor([[bool(t.sum() > 0)], [True]]),
+    "with ints": lambda t: torch.tensor([bool(t.sum() > 0), 2]),
+    "with floats": lambda t: torch.asarray([bool(t.sum() > 0), 2.5]),
+    "dtype": lambda t: (torch.tensor(bool(t.sum() > 0), dtype=torch.uint8), t.new_tensor(bool(t.sum() > 0))),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", OF_BOOLS.values(), ids=OF_BOOLS)
+def test_bools_that_data_decide(fn, backend):
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for t in (torch.ones(3), -torch.ones(3)):
+        torch.testing.assert_close(compiled(t), fn(t), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("fn", [torch.asarray, lambda n: torch.asarray([n, 1]), lambda n: torch.as_tensor(n)])
+def test_ints_of_more_than_32_bits(fn):
+    """AOTAutograd takes what `torch.asarray` makes of a symbolic int for 32 bits."""
+    compiled = dynamo_lite.compile(lambda n: fn(n), backend="aot_eager", fullgraph=True)
+    for n in (3, 5, 2**40 + 1):
+        assert torch.equal(compiled(n), fn(n))

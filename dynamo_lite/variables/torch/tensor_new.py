@@ -101,8 +101,12 @@ def variable(
 
 @builtin(torch.asarray)
 def asarray(tx: Frame, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
-    """`torch.asarray`: the same as `as_tensor` for arrays and sequences of tensors."""
-    if isinstance(obj, ArrayVariable) or (_tensors_within(obj) and not isinstance(obj, TensorVariable)):
+    """`torch.asarray`: the same as `as_tensor` for arrays, sequences of tensors and numbers that vary."""
+    if (
+        isinstance(obj, ArrayVariable)
+        or _has_numbers(obj)
+        or (_tensors_within(obj) and not isinstance(obj, TensorVariable))
+    ):
         if set(options) <= {"dtype", "device"}:
             return as_tensor(tx, obj, **options)
     return tx.tr.graph.call(tx, "call_function", torch.asarray, [obj], options)
