@@ -313,7 +313,7 @@ class StaticFrame:
         op = instr.op
         tensor = next((v for v in self.stack[-2:] if v is not NULL and v.is_tensor), None)
         number = next((v for v in self.stack[-2:] if isinstance(v, StaticNumber) and not v.is_range), None)
-        if op is Op.TO_BOOL and side_that_goes_on(self.lifted, self.cur) is None and not config.capture_branches:
+        if op is Op.TO_BOOL and not (config.capture_branches or self._is_no_branch()):
             if self.stack[-1].is_tensor:
                 self.end("data-dependent-branch", "Tensor", self.stack[-1].is_likely)
             elif self.stack[-1] is number and number is not None:
@@ -327,6 +327,11 @@ class StaticFrame:
         elif effect <= 0 and self.stack and op not in _NO_RESULT:
             operand = (tensor or number) if op in (Op.BINARY, Op.COMPARE, Op.UNARY) else None
             self.stack[-1] = UNKNOWN if operand is None else operand
+
+    def _is_no_branch(self) -> bool:
+        """Whether the truth that is asked for is a check, or a value: `not t`."""
+        is_value = self.lifted.instrs[self.cur + 1].op is Op.NOT and config.capture_scalar_outputs is not False
+        return is_value or side_that_goes_on(self.lifted, self.cur) is not None
 
     def end(self, slug: str, context: str, is_likely: bool = False) -> None:
         """The current instruction ends the graph; `is_likely`: if its operand is the tensor that it seems to be."""
@@ -555,8 +560,9 @@ def _data_slug(callee: Any, support: Support, arguments: Sequence[StaticVariable
     if torch is None:
         return ""
     if callee in (bool, int, float, complex) and any(argument.is_tensor for argument in arguments):
-        return "data-dependent-branch" if callee is bool else "data-dependent-operator"
-    if callee in (bool, hash) and any(isinstance(argument, StaticNumber) for argument in arguments):
+        is_asked = callee is bool and config.capture_scalar_outputs is False
+        return "data-dependent-branch" if is_asked else "data-dependent-operator"
+    if callee is hash and any(isinstance(argument, StaticNumber) for argument in arguments):
         return "data-dependent-size"
     if (
         isinstance(callee, types.MethodDescriptorType)
@@ -584,7 +590,7 @@ def _number(callee: Any, arguments: Sequence[StaticVariable], is_likely: bool) -
     torch, tensor = sys.modules.get("torch"), _tensor_class()
     if torch is not None and callee in (tensor.item, tensor.equal, tensor.allclose, torch.equal, torch.allclose):
         return StaticNumber(is_likely)
-    if callee in (int, float, range):
+    if callee in (bool, int, float, range):
         found = next((a for a in arguments if a.is_tensor or isinstance(a, StaticNumber)), None)
         return None if found is None else StaticNumber(found.is_likely, is_range=callee is range)
     return None

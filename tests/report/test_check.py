@@ -222,11 +222,11 @@ def test_tensors(setting):
 
 @NEEDS_TORCH
 def test_branches_that_may_be_captured():
-    """With the setting, only `bool` itself ends a graph."""
-    source = "import torch\ndef f(x: torch.Tensor):\n    if x.sum() > 0:\n        x = x + 1\n    return bool(x.max())\n"
-    assert [line for line, _, _ in found(source)] == [3, 5]
+    """With the setting, no branch ends a graph; `bool` and `not` never do."""
+    source = "import torch\ndef f(x: torch.Tensor):\n    if x.sum() > 0:\n        x = x + 1\n    return bool(x.max()), not x.max()\n"
+    assert [line for line, _, _ in found(source)] == [3]
     with config.patch(capture_branches=True):
-        assert [line for line, _, _ in found(source)] == [5]
+        assert not found(source)
 
 
 NUMBERS = {
@@ -237,8 +237,9 @@ NUMBERS = {
     "1 if x.max().item() > 1 else 2": "data-dependent-size",
     "1 if float(x.max()) + 1 else 2": "data-dependent-size",
     "[i for i in range(int(x.max()))]": "data-dependent-size",
-    "bool(x.max().item())": "data-dependent-size",
-    "bool(x.max())": "data-dependent-branch",
+    "bool(x.max().item())": None,
+    "bool(x.max())": None,
+    "1 if bool(x.max()) else 2": "data-dependent-size",
 }
 
 

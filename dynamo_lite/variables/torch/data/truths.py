@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynamo_lite.exc import Unsupported, unsupported
+from dynamo_lite.graph.inputs.buffers import ask, truth
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.abstract import get_iter, is_true, iter_next
 from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
@@ -47,6 +48,9 @@ def _flag(tx: Frame, vt: VariableTracker) -> TensorVariable | None:
     meta = vt.proxy.meta
     if not (meta.interned or meta.live) or not all(type(n) is int and n == 1 for n in meta.shape):
         return None
+    ask(graph, [vt.proxy])
+    if truth(graph, vt.proxy) is not None:
+        return None
     if meta.dtype is not torch.bool:
         vt = graph.call(tx, "call_method", "ne", [vt, ConstantVariable(0)])
     return graph.call(tx, "call_method", "reshape", [vt, TupleVariable([])]) if meta.ndim else vt
@@ -73,7 +77,7 @@ def _number(tx: Frame, flag: TensorVariable) -> VariableTracker:
 TensorVariable.late_truth = SymNodeVariable.late_truth = late_truth
 
 
-def _searching(function: Callable[..., Any], truth: bool, combine: Callable[..., Any]) -> None:
+def _searching(function: Callable[..., Any], wanted: bool, combine: Callable[..., Any]) -> None:
     """Register what looks for an item of this truth."""
 
     def search(tx: Frame, iterable: VariableTracker, /) -> VariableTracker:
@@ -84,7 +88,7 @@ def _searching(function: Callable[..., Any], truth: bool, combine: Callable[...,
                 if flag is not None:
                     behind = behind or _Behind(tx, iterable)
                     flags.append(flag)
-                elif is_true(tx, item) is truth:
+                elif is_true(tx, item) is wanted:
                     break
         except ObservedException:
             if behind is not None:
@@ -93,7 +97,7 @@ def _searching(function: Callable[..., Any], truth: bool, combine: Callable[...,
         if behind is not None:
             behind.expect_pure(function.__name__)
         if item is not None or not flags:
-            return boolean(truth is (item is not None))
+            return boolean(wanted is (item is not None))
         whole = functools.reduce(lambda a, b: tx.tr.graph.call(tx, "call_function", combine, [a, b]), flags)
         return _number(tx, whole)
 
