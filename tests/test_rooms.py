@@ -15,7 +15,7 @@ MOST_FILES = 25
 MOST_LINES = {
     ".": 4_834,
     "backends": 3_740,
-    "backends/compiled": 900,
+    "backends/compiled": 910,
     "backends/regions": 1_080,
     "dynamism": 1_035,
     "frontend": 4_230,

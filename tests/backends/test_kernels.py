@@ -1,6 +1,9 @@
 """C++ kernels of one graph compiled in one run of the compiler."""
 
 import functools
+import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -147,3 +150,21 @@ def test_includes_come_first():
     assert text.startswith("#include <a.h>\n#  include <b.h>\n#define kernel kernel_0\n")
     assert text.count("include") == 2
     assert "namespace of_kernel_1 {\n\nvoid kernel();\n\n}\n#undef kernel\n" in text
+
+
+def test_a_library_that_was_linked_in_part_is_made_again(tmp_path):
+    """A process that is killed while it links leaves such a file in Inductor's cache."""
+    script = "from tests.backends import test_kernels as t; print(t.run(t.program(), threads=1).libraries[0][0])"
+    settings = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+
+    def path():
+        command = [sys.executable, "-W", "error::UserWarning:dynamo_lite", "-c", script]
+        done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=90)
+        assert done.returncode == 0, done.stderr
+        assert "failed" not in done.stderr
+        return done.stdout.split()[-1]
+
+    library = path()
+    os.truncate(library, 0)
+    assert path() == library
+    assert os.path.getsize(library) > 0

@@ -80,7 +80,8 @@ def _begin(group: Sequence[_Kernel], submit: Any) -> Callable[[], list[Callable[
 
     if len(group) == 1:
         return _begin_each(group, submit)
-    library = _text_classes().Library.load_async(together(map(_text, group)), "cpu", submit_fn=submit)
+    libraries, text = _text_classes().Library, together(map(_text, group))
+    library = libraries.load_async(text, "cpu", submit_fn=submit)
 
     def load() -> list[Callable[..., Any]]:
         try:
@@ -88,6 +89,14 @@ def _begin(group: Sequence[_Kernel], submit: Any) -> Callable[[], list[Callable[
         except CppCompileError:
             return _begin_each(group, submit)()
         tell_address()
+        try:
+            return functions(path)
+        except Mismatch:  # a process that was killed while it linked leaves a part of the file, for ever
+            os.unlink(path)
+            libraries.cache.clear()
+            return functions(libraries.load_async(text, "cpu")().path)
+
+    def functions(path: str) -> list[Callable[..., Any]]:
         return [loaded(path, entry(number)) for number in range(len(group))]
 
     return load
