@@ -24,6 +24,9 @@ HAS_DOCSTRING = 0x4000000  # without this flag the first constant is just a cons
 PREPARES = lift313.PREPARES | {("PUSH_NULL", "CALL_FUNCTION_EX")}
 
 _CONSTANTS = getattr(opcode, "_common_constants", (AssertionError, NotImplementedError, tuple, all, any))
+_LIFTED_CONSTANTS = [None if constant in (all, any) else constant for constant in _CONSTANTS]
+"""The compiler writes `any(… for …)` as a loop, and as a call in case that `any` is another function, which it compares with this
+constant: the call says what it is, and is the same."""
 _SPECIAL = getattr(opcode, "_special_method_names", ("__enter__", "__exit__", "__aenter__", "__aexit__"))
 _BINARY = [BINARY_FUNCTIONS.get(op) for op, _ in opcode._nb_ops]
 _SUBSCR = 26  # NB_SUBSCR
@@ -80,7 +83,7 @@ RULES = {
     "FOR_ITER": (jump(Op.FOR_ITER, FORWARD, skip=4),),  # past END_FOR and POP_ITER
     "END_ASYNC_FOR": one(Op.END_ASYNC_FOR),  # its operand is for monitoring only
     "LOAD_SMALL_INT": one(Op.LOAD_CONST, raw),
-    "LOAD_COMMON_CONSTANT": one(Op.LOAD_CONST, indexed(_CONSTANTS)),
+    "LOAD_COMMON_CONSTANT": one(Op.LOAD_CONST, indexed(_LIFTED_CONSTANTS)),
     "LOAD_FAST_BORROW": load_fast,
     "LOAD_FAST_BORROW_LOAD_FAST_BORROW": load_load,
     "LOAD_SPECIAL": one(Op.LOAD_SPECIAL, indexed(_SPECIAL)),

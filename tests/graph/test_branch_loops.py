@@ -289,7 +289,6 @@ BREAKS = {
     returns_from_a_turn: "a loop that data end in several places",
     second_test_by_index: "aten.select.int may run only if it goes on",
     second_test_draws: "aten.rand.* may run only if it goes on|rand may run only if it goes on",
-    range_with_else: "a loop over a range that data end with an `else`",
     range_with_a_list: "a loop that data end changes list",
 }
 

@@ -827,6 +827,18 @@ def the_input_from_a_turn(x):
     return x
 
 
+def the_input_is_written_behind(x):
+    if x.sum() > 0:
+        if x[0] > 1:
+            y = x
+        else:
+            y = x * 2
+    else:
+        y = x * 3
+    y.add_(1)
+    return y
+
+
 def view_without_gradients(x):
     y = x.clone().requires_grad_()
     z = y * 1
@@ -856,6 +868,7 @@ SUBTLE = {
     list_in_a_loop: True,
     the_input_from_an_inner_side: False,
     the_input_from_a_turn: False,
+    the_input_is_written_behind: False,
     view_without_gradients: False,
     dict_that_a_turn_changes: False,
 }
@@ -867,10 +880,10 @@ SUBTLE = {
 def test_objects_and_views_around_branches(function, backend):
     with config.patch(capture_branches=None if SUBTLE[function] else True):
         compiled = dynamo_lite.compile(function, backend=backend, fullgraph=SUBTLE[function])
-        for x in (torch.tensor([1.0, 2, 3]), torch.tensor([0.0, 2, 1]), -torch.ones(3)):
+        for x in (torch.tensor([1.0, 2, 3]), torch.tensor([2.0, 0, 1]), torch.tensor([0.0, 2, 1]), -torch.ones(3)):
             mine, theirs = x.clone(), x.clone()
             found, expected = compiled(mine), function(theirs)
-            assert repr(found) == repr(expected)
+            assert repr((found, mine)) == repr((expected, theirs))
             assert (found is mine) == (expected is theirs)
 
 

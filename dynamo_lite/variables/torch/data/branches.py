@@ -50,7 +50,7 @@ from .for_loops import ForLoop, head_of_for
 from .joins import Joins, NewObject, ResultPlace, is_number, parts_of, scalar_in
 from .loops import DataLoop, side_that_returns
 from .total import Total, why_partial
-from .unrolled import MOST_TURNS, is_over_range, mappings_of, stack_of_turn
+from .unrolled import MOST_TURNS, can_be_one_node, mappings_of, stack_of_turn
 from .written import WrittenTensor, changed_copy, expect_of_mode, without_gains, write_back, written_by
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def follow_both(tx: Frame, make_flag: Callable[[], Any]) -> None:
         if is_in_turn and scope.turn.add_test(tx, flag):
             raise BothSidesFollowed(None)
         truth = side_that_returns(tx)
-        unrolled = _Unrolled.of(tx, flag) if may_repeat_code(tx) else None
+        unrolled = _Unrolled.of(tx, flag) if may_repeat_code(tx) and not can_be_one_node(tx, truth) else None
         fork = unrolled or (_Fork(tx, flag) if truth is None else None)
         result = _behind_loop(tx, flag, truth) if fork is None else fork.join()
     except Unsupported as error:
@@ -129,6 +129,7 @@ class _Fork:
         self.locals, self.stack = list(tx.locals), tx.stack[:-1]
         self.pairs: list[tuple[VariableTracker, VariableTracker]] = []
         self.outside: list[list[bool]] = []
+        self.inner: list[bool] = []  # which of the pairs a side within a side has chosen
         self.joins = Joins(tx)
         self.bodies: tuple[Body, ...] = ()
         self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
@@ -390,6 +391,7 @@ class _Fork:
         """The sides as bodies that return their objects of `pairs`: new tensors, copies of those that existed before."""
         tx = self.tx
         self.outside = [[_is_outside(*part) for part in zip(bodies, pair, strict=True)] for pair in self.pairs]
+        self.inner = [any(map(_has_chosen_outside, bodies, pair)) for pair in self.pairs]
         captured = []
         for i, body in enumerate(bodies):
             values: list[VariableTracker] = [pair[i] for pair in self.pairs]
@@ -440,8 +442,7 @@ class _Fork:
         for i, made in enumerate(merged):
             sides = list(zip(self.pairs[i], self.outside[i], strict=True))
             parts = [vt if is_outside else made for vt, is_outside in sides]
-            is_inner = any(map(_has_chosen_outside, self.bodies, self.pairs[i]))
-            if is_inner and isinstance(made, TensorVariable):
+            if self.inner[i] and isinstance(made, TensorVariable):
                 made.is_one_of_several = True  # a side within a side has chosen, by a flag that only it knows
                 tx.tr.effects.provisos.append(InnerChoice(tx, made))
             elif any(part is not made and _is_known(part, known) for part in parts):
@@ -465,9 +466,9 @@ class _Unrolled(_Fork):
 
     @classmethod
     def of(cls, tx: Frame, flag: TensorVariable) -> _Unrolled | None:
-        """The branch, if it is in such a loop; one over a range is a `ForLoop`, unless a side returns."""
+        """The branch, if it is in such a loop."""
         fork = cls(tx, flag)
-        return None if fork._stack_of_turn() is None or is_over_range(tx, fork.end) else fork
+        return None if fork._stack_of_turn() is None else fork
 
     def _stack_of_turn(self) -> list[Any] | None:
         return stack_of_turn(self.tx.lifted, self.place, self.end, self.locals, self.stack)

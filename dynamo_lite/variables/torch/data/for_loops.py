@@ -41,6 +41,13 @@ def head_of_for(tx: Frame) -> int | None:
     return head if tx.lifted.instrs[head].op is Op.FOR_ITER else None
 
 
+def leads_behind(tx: Frame, head: int, index: int) -> bool:
+    """Whether the code from an instruction on only drops the iterator and goes where the end of the range goes."""
+    index = landing(tx, index)
+    target = tx.lifted.instrs[head].target
+    return tx.lifted.instrs[index].op is Op.POP_TOP and is_same_way(tx, index + 1, target)
+
+
 class ForLoop(DataLoop):
     """A loop over a range. `leaves`: with which truth of the test, at `test`, it ends before the range does."""
 
@@ -48,7 +55,7 @@ class ForLoop(DataLoop):
         self._begin(tx)
         self.leaves, self.leave, self.test = leaves, leave, tx.cur
         self.place = head = self.loop[1][0]
-        if not self._leads_behind(side_start(tx, leaves)):
+        if not leads_behind(tx, head, side_start(tx, leaves)):
             unsupported(SLUG, "a loop over a range that data end with an `else` or a return statement")
         self.start, self.end = head + 1, tx.lifted.instrs[head].target
         self.goes_on = self._goes_on(flag, not leaves)
@@ -61,13 +68,6 @@ class ForLoop(DataLoop):
     def has_turns(self) -> bool:
         """Whether the range has more numbers."""
         return self.iterator.index < self.iterator.size
-
-    def _leads_behind(self, index: int) -> bool:
-        """Whether the code from an instruction on only drops the iterator and goes where the end of the range goes."""
-        tx = self.tx
-        index = landing(tx, index)
-        target = tx.lifted.instrs[self.place].target
-        return tx.lifted.instrs[index].op is Op.POP_TOP and is_same_way(tx, index + 1, target)
 
     def _iterator(self, vt: VariableTracker) -> ConstantIterator:
         known = isinstance(vt, ConstantIterator) and vt.source is None and isinstance(vt.seq, RangeVariable)

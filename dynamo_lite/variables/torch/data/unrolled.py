@@ -18,6 +18,9 @@ from dynamo_lite.variables.builtin.iter import ConstantIterator, IteratorVariabl
 from dynamo_lite.variables.builtin.slice import RangeVariable
 from dynamo_lite.variables.builtin.zip import EnumerateVariable, ZipVariable
 
+from .for_loops import head_of_for, leads_behind
+from .loops import side_start
+
 if TYPE_CHECKING:
     from dynamo_lite.interp.frame import Frame
     from dynamo_lite.isa.canon import Lifted
@@ -74,7 +77,9 @@ def _copy(local_variables: list[Any], vt: Any) -> Any:
     return made if type(vt) in _PLAIN else None
 
 
-def is_over_range(tx: Frame, end: int) -> bool:
-    """Whether the innermost loop is over a range of numbers and the sides meet before the function's end: such a loop can be one node."""
-    top = tx.stack[-2] if len(tx.stack) > 1 else None
-    return end < len(tx.lifted.instrs) and type(top) is ConstantIterator and isinstance(top.seq, RangeVariable)
+def can_be_one_node(tx: Frame, truth: bool | None) -> bool:
+    """Whether the innermost loop is over a range of numbers, and the side that does not have this truth only leaves it: see `ForLoop`."""
+    head, top = head_of_for(tx), tx.stack[-2] if len(tx.stack) > 1 else None
+    if head is None or truth is None or type(top) is not ConstantIterator or not isinstance(top.seq, RangeVariable):
+        return False
+    return leads_behind(tx, head, side_start(tx, not truth))
