@@ -15,9 +15,10 @@ import threading
 from _signal import getsignal  # what `signal.getsignal` wraps to make enums of numbers
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from inspect import CO_VARARGS
 from opcode import opmap
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from ._eval_frame import replace_signal_handler
@@ -60,8 +61,9 @@ class _Relay:
         if frame is not None and _is_importing(frame):
             _waiting.append(error)
             return
-        if type(sys.unraisablehook) is not _Unraisable:
-            sys.unraisablehook = _Unraisable(sys.unraisablehook)
+        hook = getattr(sys, "unraisablehook", sys.__unraisablehook__)
+        if type(hook) is not _Unraisable:
+            sys.unraisablehook = _Unraisable(hook)
         raise HandlerRaised(error) from None
 
 
@@ -81,8 +83,9 @@ class _Unraisable:
 
 
 def _put_hook_back() -> None:
-    if type(sys.unraisablehook) is _Unraisable:
-        sys.unraisablehook = sys.unraisablehook.previous
+    hook = getattr(sys, "unraisablehook", None)
+    if type(hook) is _Unraisable:
+        sys.unraisablehook = hook.previous
 
 
 _ANALYSIS = f"{__package__}.frontend.convert"
@@ -154,7 +157,25 @@ def is_interruption(error: BaseException, skipped: int = 0) -> bool:
     """Whether an exception that has left a compiled graph is none of its operators', nor of the backend: a signal handler has raised it,
     or another thread has had it raised. `skipped`: so many entries of its traceback are of frames that call the graph."""
     entries = list(_entries(TRACEBACK.__get__(error)))[skipped:]
-    return any(_is_handler(entry.tb_frame) for entry in entries) or (bool(entries) and _is_put(error, entries[-1]))
+    handlers = _codes_of_handlers()
+    return any(entry.tb_frame.f_code in handlers or _is_handler(entry.tb_frame) for entry in entries) or (
+        bool(entries) and _is_put(error, entries[-1])
+    )
+
+
+def _codes_of_handlers() -> set[CodeType]:
+    """What runs first when a signal comes. A handler may have deleted its arguments."""
+    codes = set()
+    for signum in _SIGNALS:
+        handler: Any = getsignal(signum)
+        while isinstance(handler, partial):
+            handler = handler.func
+        handler = getattr(handler, "__func__", handler)
+        for function in (handler, type(handler).__call__):
+            code = getattr(function, "__code__", None)
+            if type(code) is CodeType:
+                codes.add(code)
+    return codes
 
 
 def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
@@ -182,16 +203,18 @@ def _is_handler(frame: FrameType) -> bool:
 
 def _is_put(error: BaseException, innermost: TracebackType) -> bool:
     """Whether the interpreter has raised this between two instructions (`PyThreadState_SetAsyncExc`), which it does with the class alone.
-    C functions say what is wrong; those that give a class of the program's are called by code of the program."""
-    code = innermost.tb_frame.f_code
-    if code.co_code[innermost.tb_lasti] in _RAISES or isinstance(error, StopIteration | StopAsyncIteration):
+    C functions say what is wrong; those that do not (`queue.SimpleQueue.get`), or that give a class of the program's, are called by code
+    of the program."""
+    instruction = innermost.tb_frame.f_code.co_code[innermost.tb_lasti]
+    if instruction in _RAISES or isinstance(error, StopIteration | StopAsyncIteration | MemoryError):
         return False
-    if error.args == ():
+    if instruction == _LOOPS:
         return True
     name = innermost.tb_frame.f_globals.get("__name__")  # code of graphs has none
-    return _is_foreign(type(error)) and (name is None or _is_own(name))
+    return (error.args == () or _is_foreign(type(error))) and (name is None or _is_own(name))
 
 
+_LOOPS = opmap["JUMP_BACKWARD"]  # raises nothing itself
 _RAISES = frozenset({opmap["RAISE_VARARGS"], opmap["RERAISE"]})
 
 

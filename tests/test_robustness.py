@@ -557,6 +557,17 @@ class Dies:
         signal.raise_signal(signal.SIGALRM)
 
 
+def test_a_handler_that_raises_where_there_is_no_unraisable_hook(alarm, monkeypatch):
+    def commit(self, *args):
+        signal.raise_signal(signal.SIGALRM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(analysis.Analysis, "_commit", commit)
+        patch.delattr(sys, "unraisablehook")
+        with pytest.raises(TimeOut, match="too late"):
+            dynamo_lite.compile(double, backend="eager")(X)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_handler_that_raises_in_a_callback_of_c(alarm, monkeypatch, fails):
     def commit(self, *args, original=analysis.Analysis._commit):

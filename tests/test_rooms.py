@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_834,
+    ".": 4_860,
     "backends": 3_740,
     "backends/compiled": 910,
     "backends/regions": 1_080,
@@ -27,7 +27,7 @@ MOST_LINES = {
     "graph/shapes": 2_980,
     "guards": 2_175,
     "interp": 1_700,
-    "isa": 3_255,
+    "isa": 3_257,
     "polyfills": 1_710,
     "report": 5_320,
     "testing": 800,

@@ -229,21 +229,29 @@ def _forget(key: int) -> Any:
 
 def interrupted_code(code: CodeType, values: Sequence[Any], error: BaseException) -> CodeType | None:
     """The code of a continuation in which `error` comes up where it would go on: inside the blocks of the original. `values`: the arguments
-    of its call. None if it is not known where that is (continuations of the warm cache), and for generators."""
+    of its call. None if it is not known where that is (continuations of the warm cache), and for generators. It serves one call: what it
+    raises has a traceback that leads to the code, whose constants no garbage collector looks at, so they do not hold it any longer."""
     reference, original, key = _recipes.get(id(code), (None, None, None))
     if reference is None or reference() is not code or original() is None or code.co_flags & emit.GENERATOR_FLAGS:
         return None
     resume = _Resume(original(), *key)
     if resume.mode != "call":
-        resume.interrupt = lambda asm: asm.load_const(error)
+        resume.interrupt = lambda asm: _push_once(asm, error)
         return resume.build()
     inner = values[code.co_argcount - 2]
     inner_code = interrupted_code(inner.__code__, values[code.co_argcount - 1], error)
     if inner_code is None:
         return None
     interrupted = FunctionType(inner_code, inner.__globals__, inner.__name__, None, inner.__closure__)
-    resume.interrupt = lambda asm: asm.load_const(interrupted)
+    resume.interrupt = lambda asm: _push_once(asm, interrupted)
     return resume.build()
+
+
+def _push_once(asm: emit.Assembler, value: object) -> None:
+    """Push something that the code gives away."""
+    take = [value].pop
+    asm.push_callable(lambda: asm.load_const(take))
+    asm.call(0)
 
 
 def _known(code: CodeType) -> dict:

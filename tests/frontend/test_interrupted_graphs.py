@@ -3,11 +3,15 @@ operators, nor of the backend."""
 
 import ctypes
 import functools
+import gc
+import queue
 import signal
 import threading
 import time
 import traceback
 import warnings
+import weakref
+from types import FunctionType
 
 import pytest
 import torch
@@ -91,14 +95,33 @@ def interrupted_once(interrupt):
     return backend
 
 
-def put(cls):
+def put_here(cls):
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.get_ident()), ctypes.py_object(cls))
+
+
+put = FunctionType(put_here.__code__, {"ctypes": ctypes, "threading": threading})  # of no module, as code of graphs
+
+
+def put_in_a_loop(cls):
+    threading.Thread(target=put_in, args=(threading.get_ident(), cls)).start()
+    while True:
+        pass
+
+
+def put_in(ident, cls):
+    time.sleep(0.05)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(cls))
 
 
 @pytest.mark.parametrize(
     "interrupt",
-    [lambda: signal.raise_signal(signal.SIGALRM), lambda: put(Stop), lambda: put(TimeoutError)],
-    ids=["signal", "other thread", "other thread, class of Python"],
+    [
+        lambda: signal.raise_signal(signal.SIGALRM),
+        lambda: put(Stop),
+        lambda: put(TimeoutError),
+        lambda: put_in_a_loop(TimeoutError),
+    ],
+    ids=["signal", "other thread", "other thread, class of Python", "other thread, in a loop of the backend"],
 )
 def test_an_interrupted_backend_is_not_replaced(handled, interrupt):
     def f(x, seen):
@@ -107,12 +130,12 @@ def test_an_interrupted_backend_is_not_replaced(handled, interrupt):
 
     handled(HANDLERS["method"])
     captured, seen = dynamo_lite.compile(f, backend=interrupted_once(interrupt)), []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         with pytest.raises((Stop, TimeoutError)):
             captured(torch.ones(2), seen)
         assert captured(torch.ones(2), seen).tolist() == [2, 2]
-    assert seen == [1]
+    assert seen == [1] and not warned
 
 
 @pytest.mark.parametrize("error", [Stop(), KeyboardInterrupt()], ids=repr)
@@ -195,3 +218,112 @@ def test_a_signal_while_it_is_found_out_what_has_failed(handled):
     with pytest.raises(Stop):
         dynamo_lite.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
     assert calls == [1]
+
+
+def test_a_backend_that_fails_without_a_message():
+    """A C function raises what it is given, as exceptions of other threads are raised."""
+
+    def backend(gm, inputs):
+        def run(*args):
+            (_ for _ in ()).throw(KeyError())
+
+        return run
+
+    with pytest.warns(UserWarning, match="failed at run time"):
+        assert dynamo_lite.compile(lambda x: x + 1, backend=backend)(torch.ones(2)).tolist() == [2, 2]
+
+
+@torch.library.custom_op("test_interrupted_graphs::pop", mutates_args=())
+def pop(x: torch.Tensor) -> torch.Tensor:
+    queue.SimpleQueue().get(False)
+    return x.clone()
+
+
+@pop.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def test_an_operator_that_fails_without_a_message():
+    def f(x, log):
+        y = x * 3
+        try:
+            dynamo_lite.graph_break()
+            log.append("inside")
+            y = y * 3
+        except queue.Empty:
+            log.append("handled")
+            return x
+        return pop(y)
+
+    log = []
+    with pytest.raises(queue.Empty):
+        dynamo_lite.compile(f, backend="eager")(torch.ones(2), log)
+    assert "handled" not in log
+
+
+def without_arguments(number, frame):
+    del number, frame
+    raise Stop
+
+
+class WithoutArguments:
+    def method(self, number, frame):
+        del number, frame
+        raise Stop
+
+    __call__ = method
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [without_arguments, WithoutArguments().method, WithoutArguments(), functools.partial(without_arguments)],
+    ids=["function", "method", "object", "partial"],
+)
+def test_a_handler_that_deletes_its_arguments(handled, handler):
+    handled(handler)
+    backend = interrupted_once(lambda: signal.raise_signal(signal.SIGALRM))
+    with pytest.raises(Stop):
+        dynamo_lite.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+
+
+@pytest.mark.parametrize("inlined", [False, True])
+def test_an_interruption_is_not_kept(handled, inlined):
+    class Thing:
+        pass
+
+    def backend(gm, inputs):
+        def run(*args):
+            if armed:
+                armed.pop()
+                signal.raise_signal(signal.SIGALRM)
+            return gm.forward(*args)
+
+        return run
+
+    def inner(x, thing):
+        dynamo_lite.graph_break()
+        return x * 2
+
+    def outer(x, thing):
+        return inner(x, thing) + 1
+
+    def stop(number, frame):
+        raise Stop
+
+    def interrupt():
+        thing = Thing()
+        armed.append(1)
+        try:
+            captured(x, thing)
+        except Stop:
+            return weakref.ref(thing)
+
+    armed, x = [], torch.ones(2)
+    captured = dynamo_lite.compile(outer if inlined else inner, backend=backend)
+    captured(x, Thing())
+    handled(stop)
+    thing = interrupt()
+    assert thing is not None and not armed
+    gc.collect()
+    assert thing() is None
