@@ -42,7 +42,7 @@ from .core.values import (
     TensorValue,
     has_constant,
 )
-from .core.varying_floats import FloatValue, is_indifferent, present
+from .core.varying_floats import FloatValue, floats_at, is_indifferent, present
 from .core.wrapper_tensors import is_asked, is_wrapper, pin_parts
 from .core.writes import check_out, resizes_silently
 from .inputs.buffers import ask
@@ -153,7 +153,7 @@ class OperatorCalls:
         if self.fakes.are_there:
             check_call(self.builder, target, tensors, fx_args)
         if packing.floats:
-            if packing.bodies or is_indifferent(target, tensors):
+            if packing.bodies or is_indifferent(target, tensors, floats_at(values, fx_args, fx_kwargs)):
                 values = {node: present(v) if isinstance(v, FloatValue) else v for node, v in values.items()}
             else:
                 packing.memorable = False

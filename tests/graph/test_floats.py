@@ -324,6 +324,19 @@ def test_a_float_that_decides_which_computation_it_is(function):
     assert check(function, (1.5, 1.25, 1.75), "aot_eager", versions=3, exact=False).frame_count == 3
 
 
+BESIDE_DECIDING = {
+    "renorm": lambda x, f: x[None].renorm(2, 0, abs(f)),
+    "renorm by names": lambda x, f: torch.renorm(x[None], p=2, dim=0, maxnorm=abs(f)),
+    "renorm_": lambda x, f: x[None].clone().renorm_(2, 0, abs(f)),
+    "multi_margin_loss": lambda x, f: torch.nn.functional.multi_margin_loss(x[None], torch.tensor([1]), margin=f),
+}
+
+
+@pytest.mark.parametrize("function", BESIDE_DECIDING.values(), ids=BESIDE_DECIDING)
+def test_a_float_beside_one_that_decides_which_computation_it_is(function):
+    check(function, (0.1, 0.2, 0.3, 0.7, 1.5), "aot_eager", exact=False)
+
+
 def test_can_be_switched_off():
     with dynamo_lite.config.patch(specialize_float=True):
         compiled = dynamo_lite.compile(lambda x, f: x * f, backend=(counter := CompileCounter()))

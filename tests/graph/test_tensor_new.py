@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.testing import run_both
+from dynamo_lite.testing import CompileCounter, run_both
 from tests.helpers.graph_counts import whole
 
 
@@ -245,3 +245,30 @@ def test_ints_of_more_than_32_bits(fn):
     compiled = dynamo_lite.compile(lambda n: fn(n), backend="aot_eager", fullgraph=True)
     for n in (3, 5, 2**40 + 1):
         assert torch.equal(compiled(n), fn(n))
+
+
+WIDE = {
+    "copy": lambda n: torch.asarray(n, copy=True),
+    "no gradients": lambda n: torch.asarray([n, 1], copy=None, requires_grad=False),
+    "gradients": lambda n: torch.asarray([n], dtype=torch.float64, requires_grad=True),
+    "bool": lambda n: torch.asarray([n], dtype=torch.bool),
+    "new_tensor": lambda n: torch.ones(1).new_tensor([[n]], dtype=torch.bool),
+    "complex": lambda n: torch.asarray([n, 1 + 2j]),
+}
+
+
+@pytest.mark.parametrize("fn", WIDE.values(), ids=WIDE)
+def test_options_for_ints_of_more_than_32_bits(fn):
+    compiled = dynamo_lite.compile(lambda n: fn(n), backend="aot_eager", fullgraph=True)
+    for n in (3, 5, 2**33, 2**40 + 1):
+        got, expected = compiled(n), fn(n)
+        assert (
+            torch.equal(got, expected) and got.dtype is expected.dtype and got.requires_grad is expected.requires_grad
+        )
+
+
+def test_copies_of_ints_that_vary_have_one_version():
+    compiled = dynamo_lite.compile(lambda n: torch.asarray(n, copy=True), backend=(counter := CompileCounter()))
+    for n in (3, 5, 2**33):
+        assert compiled(n) == n
+    assert counter.frame_count <= 2

@@ -9,7 +9,10 @@ import time
 import typing
 
 import pytest
+import torch
 
+import dynamo_lite
+from dynamo_lite.testing import CompileCounter
 from tests.helpers.capturing import same, wrapped
 from tests.helpers.differential import check, check_lines
 from tests.helpers.program_texts import agrees
@@ -223,6 +226,25 @@ def test_whether_it_is_the_empty_tuple_at_the_next_call():
     def make_args(k):
         return [[(), ()], [(), (1,)], [(1,), ()], [(1,), (1,)], [(1, 2), (3,)], [(), ()]][k % 6]
     """)
+
+
+EMPTY = ()
+
+IDENTITIES = {
+    "key": lambda t: {id(t): 1}[id(t)],
+    "number of keys": lambda t: len({id(t)}),
+    "is": lambda t: t is EMPTY,
+    "key of another": lambda t: {id(t): 1}.get(id(())),
+}
+
+
+@pytest.mark.parametrize("program", IDENTITIES.values(), ids=IDENTITIES)
+@pytest.mark.parametrize("order", [1, -1], ids=["empty first", "empty last"])
+def test_the_length_is_not_asked_for_where_only_emptiness_matters(program, order):
+    compiled = dynamo_lite.compile(lambda x, t: (x + 1, program(t)), backend=(counter := CompileCounter()))
+    for n in [*range(6), 0, 3][::order]:
+        assert compiled(torch.ones(1), (1,) * n)[1] == program((1,) * n)
+    assert counter.frame_count <= 2
 
 
 @pytest.mark.filterwarnings("ignore:.is. with:SyntaxWarning")

@@ -51,27 +51,27 @@ def has_tag(name: str, tag: torch.Tag) -> bool:
 @functools.cache
 def takes_scalars(name: str) -> bool:
     """Whether a form of the operator of this name has an argument for numbers of any kind (`Scalar`). Such a number is an element of the
-    result, or a factor, unless `branches_on_scalars`."""
-    return bool(_scalars_of(name))
+    result, or a factor, unless `branches_on`."""
+    return any(_is_scalar(argument.type) for form in _forms_of(name) for argument in form.arguments)
 
 
 @functools.cache
-def branches_on_scalars(name: str) -> bool:
-    """Whether numbers of any kind decide which computation the operator of this name is: decompositions compare them with constants."""
-    return not _scalars_of(name.removesuffix("_")).isdisjoint(_DECIDING)
+def branches_on(name: str, place: int | str) -> bool:
+    """Whether a number of any kind in an argument, given by its position or its name, decides which computation the operator of this name
+    is: decompositions compare it with constants."""
+    arguments = [pair for form in _forms_of(name.removesuffix("_")) for pair in enumerate(form.arguments)]
+    return any(place in (i, a.name) and a.name in _DECIDING and _is_scalar(a.type) for i, a in arguments)
 
 
 _DECIDING = frozenset({"correction", "ord", "p"})
 """The names of arguments for such numbers: of norms and variances."""
 
 
-def _scalars_of(name: str) -> frozenset[str]:
-    """The names of the arguments for numbers of any kind."""
+def _forms_of(name: str) -> list[Any]:
+    """The schemas of the operator of this name."""
     packet = getattr(torch.ops.aten, name, None)
-    if not isinstance(packet, torch._ops.OpOverloadPacket):
-        return frozenset()
-    forms = [getattr(packet, overload)._schema for overload in packet.overloads()]
-    return frozenset(argument.name for form in forms for argument in form.arguments if _is_scalar(argument.type))
+    overloads = packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else []
+    return [getattr(packet, overload)._schema for overload in overloads]
 
 
 def _is_scalar(kind: Any) -> bool:

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.fx import Node
 
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.record import Specialization
 
-from .operator_names import branches_on_scalars, has_tag, operator_name, takes_scalars
+from .operator_names import branches_on, has_tag, operator_name, takes_scalars
 from .values import SymValue
 
 if TYPE_CHECKING:
@@ -270,12 +271,18 @@ def _name(function: object) -> str:
 # -- operators
 
 
-def is_indifferent(target: object, tensors: list[Any]) -> bool:
-    """Whether the metadata of the results is the same whatever the floats among the arguments are."""
+def is_indifferent(target: object, tensors: list[Any], places: list[int | str]) -> bool:
+    """Whether the metadata of the results is the same whatever the floats are, which are the arguments at these places."""
     if tensors and all(t.fake is not None and t.fake.constant is not None for t in tensors):
         return False  # the result would be known as well
     name = operator_name(target)
-    return name is not None and _keeps_sizes(name)
+    return name is not None and not any(branches_on(name, place) for place in places) and _keeps_sizes(name)
+
+
+def floats_at(values: dict[Node, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int | str]:
+    """The positions and names of the arguments that are floats that vary. `values`: what nodes stand for."""
+    given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    return [place for place, a in given if isinstance(a, Node) and isinstance(values.get(a), FloatValue)]
 
 
 _SIZED = frozenset({"arange", "range"})
@@ -284,10 +291,7 @@ _SIZED = frozenset({"arange", "range"})
 
 def _keeps_sizes(name: str) -> bool:
     """True for operators that change their argument, compute each element from those at its place, or take numbers of any kind: as elements
-    of the result and factors, whose type says all about the result. (What decides about sizes is an int, or a float by its schema.) False
-    for those with a number that decides what is computed: a graph with a varying one cannot be decomposed."""
-    if branches_on_scalars(name):
-        return False
+    of the result and factors, whose type says all about the result. (What decides about sizes is an int, or a float by its schema.)"""
     if name.startswith("_foreach_") or name.endswith("_") or name == "setitem":
         return True
     return has_tag(name, torch.Tag.pointwise) or (name not in _SIZED and takes_scalars(name))

@@ -57,7 +57,14 @@ class TupleVariable(SequenceVariable):
 
     @property
     def is_only_one(self) -> bool:  # type: ignore[override]
-        return self.cls is tuple and self.known_length() == 0
+        return self.cls is tuple and self._is_empty()
+
+    def _is_empty(self) -> bool:
+        """Whether an exact tuple has no items; of one from outside that has some, nothing else is guarded."""
+        if "items" not in self.__dict__ and self.value:
+            self._tr.guard(self.source, ir.TRUTH, True)
+            return False
+        return self.known_length() == 0
 
     def is_python_constant(self) -> bool:
         return all_constant(self.items) and not hides_fields(self.cls)

@@ -25,7 +25,7 @@ from dynamo_lite.variables.protocol.constant import FALSE, ConstantVariable, boo
 from dynamo_lite.variables.protocol.dispatch import builtin, constructor, method
 
 from .numpy.models import ArrayVariable, holds_inexact_scalars, holds_scalars, tensor_of_array
-from .symnode import SymNodeVariable
+from .symnode import SymNodeVariable, specialized
 from .tensor import TensorVariable, ValueVariable
 from .value_types import with_named_size
 
@@ -64,6 +64,7 @@ def tensor(
         result = _of_numbers(tx, data, given)
         if result is not None:
             return result
+        data = data if within else _known(data)
     if not within or isinstance(data, TensorVariable):
         return call(tx, "call_function", torch.tensor, [data], given)
     if any(t.proxy.is_fake for t in within):
@@ -102,14 +103,18 @@ def variable(
 @builtin(torch.asarray)
 def asarray(tx: Frame, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
     """`torch.asarray`: the same as `as_tensor` for arrays, sequences of tensors and numbers that vary."""
-    if (
-        isinstance(obj, ArrayVariable)
-        or _has_numbers(obj)
-        or (_tensors_within(obj) and not isinstance(obj, TensorVariable))
-    ):
+    stacks = _tensors_within(obj) and not isinstance(obj, TensorVariable)
+    if stacks or isinstance(obj, ArrayVariable) or _has_numbers(obj):
+        options = {name: v for name, v in options.items() if not (_has_numbers(obj) and _is_idle(name, v))}
         if set(options) <= {"dtype", "device"}:
             return as_tensor(tx, obj, **options)
-    return tx.tr.graph.call(tx, "call_function", torch.asarray, [obj], options)
+    return tx.tr.graph.call(tx, "call_function", torch.asarray, [_known(obj)], options)
+
+
+def _is_idle(option: str, value: VariableTracker) -> bool:
+    """Whether an option of `torch.asarray` is what it does with numbers anyway."""
+    text = f"{option}={value.as_python_constant()!r}" if value.is_python_constant() else ""
+    return text in ("copy=None", "copy=True", "requires_grad=False")
 
 
 @builtin(torch.as_tensor)
@@ -137,6 +142,13 @@ def _has_numbers(vt: VariableTracker) -> bool:
     if isinstance(vt, ListVariable | TupleVariable):
         return any(map(_has_numbers, vt.items))
     return isinstance(vt, SymNodeVariable)
+
+
+def _known(vt: VariableTracker) -> VariableTracker:
+    """A nested sequence with the numbers that vary as constants: compilers take ints that `torch.tensor` asks for for 32 bits."""
+    if isinstance(vt, ListVariable | TupleVariable) and _has_numbers(vt):
+        return ListVariable([_known(item) for item in vt.items])
+    return specialized(vt) if isinstance(vt, SymNodeVariable) else vt
 
 
 def tensor_of_numbers(tx: Frame, vt: VariableTracker, options: dict[str, VariableTracker]) -> VariableTracker:
