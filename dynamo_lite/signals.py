@@ -134,11 +134,11 @@ def relayed() -> Iterator[None]:
         raise_waiting()
         raise
     finally:
-        _waiting.clear()
-        _put_hook_back()
         for signum, relay in relays.items():
             if getsignal(signum) is relay:  # else the handler has installed another one
                 replace_signal_handler(signum, relay.handler)
+        _waiting.clear()
+        _put_hook_back()
 
 
 def let_through(error: BaseException, again: Callable[[], object] | None = None) -> None:
