@@ -253,10 +253,8 @@ def _is_foreign(cls: type[BaseException]) -> bool:
 
 
 def _is_raised_by_engine(error: BaseException) -> bool:
-    traceback = TRACEBACK.__get__(error)
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return _is_own(traceback.tb_frame.f_globals.get("__name__") if traceback is not None else None)
+    entries = list(_entries(TRACEBACK.__get__(error)))
+    return bool(entries) and _is_own(entries[-1].tb_frame.f_globals.get("__name__"))
 
 
 def _is_own(name: object) -> bool:

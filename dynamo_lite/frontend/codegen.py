@@ -273,20 +273,18 @@ class Codegen:
         self.graph_call.release(made)
         return made
 
-    def start_interrupted(self) -> None:
-        """Return what the original returns in which the exception on top of the stack comes up."""
-        self.load_callable(Interrupted(self.code, self.globals))
+    def start_again(self, is_interrupted: bool = False) -> None:
+        """Return what the original returns for the arguments of the frame. `is_interrupted`: the exception on top of the stack comes up in
+        it."""
+        self.load_callable((Interrupted if is_interrupted else Original)(self.code, self.globals))
         count = self.load_own_call()
-        self.asm.copy(count + 4)
-        self.asm.call(2 + count)
-        self.asm.swap(2)
-        self.asm.pop_top()
-        self.asm.return_value()
-
-    def start_again(self) -> None:
-        """Return what the original returns for the arguments of the frame."""
-        self.load_callable(Original(self.code, self.globals))
-        self.asm.call(1 + self.load_own_call())
+        if is_interrupted:
+            self.asm.copy(count + 4)
+            count += 1
+        self.asm.call(1 + count)
+        if is_interrupted:
+            self.asm.swap(2)
+            self.asm.pop_top()
         self.asm.return_value()
 
     # -- graph breaks

@@ -148,7 +148,7 @@ class GraphCallSite:
             asm.copy(3)
             asm.call(1)
             asm.jump_if(False, is_error)
-            cg.start_interrupted()
+            cg.start_again(is_interrupted=True)
             asm.place(is_error)
         cg.load_callable(take_place)
         asm.copy(3)

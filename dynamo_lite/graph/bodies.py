@@ -159,9 +159,7 @@ class Body:
         return known
 
     def _placeholder(self, name: str, value: object) -> Node:
-        graph = self.graph
-        last = next((n for n in graph.nodes if n.op != "placeholder"), graph._root)
-        with graph.inserting_before(last):
+        with self.graph.inserting_before(self._first_call()):
             node = self.create("placeholder", name)
         node.target = node.name
         set_meta(node, NodeMeta(self.builder.propagator, value))
@@ -203,14 +201,11 @@ class Body:
 
     def read_from(self, value: SymValue, tensor: TensorValue) -> None:
         """Read a number from outside from a tensor that holds it, for an operator that takes no such numbers."""
-        placeholder = self.lifted.pop(value)
         held = self.lift(tensor)
-        first = next((node for node in self.graph.nodes if node.op != "placeholder"), self.graph._root)
-        with self.graph.inserting_before(first):
+        with self.graph.inserting_before(self._first_call()):
             number = self.create("call_method", "item", (held,))
         set_meta(number, NodeMeta(self.builder.propagator, value))
-        placeholder.replace_all_uses_with(number)
-        self.graph.erase_node(placeholder)
+        self._lift_no_more(value, number)
 
     def view_again(self, value: TensorValue) -> None:
         """Make a view from outside anew inside, of the first tensor in its memory, for an operator that refuses several tensors in one
@@ -220,22 +215,27 @@ class Body:
         if not makers or not all(_is_view(node, before) for (node, _), before in zip(makers, steps, strict=False)):
             return
         made = self.lift(steps[0])
-        first = next((node for node in self.graph.nodes if node.op != "placeholder"), self.graph._root)
+        first = self._first_call()
         for before, step, (node, items) in zip(steps, steps[1:], makers, strict=False):
-            known = {before: made}
-            args, kwargs = map_arg((node.args, node.kwargs), lambda arg, known=known: self._argument(arg, known))
+            known = {before: made}.get
+            given = node.args, node.kwargs
+            args, kwargs = map_arg(given, lambda n, known=known: known(n.meta.subject) or self.lift(n.meta.subject))
             with self.graph.inserting_before(first):
                 made = self._again(node, args, kwargs, step if not items else None)
                 for n, i in enumerate(items):
                     made = self.create("call_function", operator.getitem, (made, i))
                     set_meta(made, NodeMeta(self.builder.propagator, step if n + 1 == len(items) else None))
+        self._lift_no_more(value, made)
+
+    def _first_call(self) -> Node:
+        """The node behind the placeholders."""
+        return next((node for node in self.graph.nodes if node.op != "placeholder"), self.graph._root)
+
+    def _lift_no_more(self, value: Any, made: Node) -> None:
+        """Put a node in the place of a value from outside."""
         placeholder = self.lifted.pop(value)
         placeholder.replace_all_uses_with(made)
         self.graph.erase_node(placeholder)
-
-    def _argument(self, node: Node, known: dict[TensorValue, Node]) -> Node:
-        value = node.meta.subject
-        return known[value] if value in known else self.lift(value)
 
     def _again(self, node: Node, args: Any, kwargs: Any, value: TensorValue | None) -> Node:
         made = self.create(node.op, node.target, args, kwargs)

@@ -138,9 +138,8 @@ def test_an_interrupted_backend_is_not_replaced(handled, interrupt):
     assert seen == [1] and not warned
 
 
-@pytest.mark.parametrize("error", [Stop(), KeyboardInterrupt()], ids=repr)
-def test_the_blocks_around_a_graph_break(handled, error):
-    lock, seen, armed = threading.Lock(), [], []
+def raising_once(armed):
+    """A backend whose code raises the signal when it runs, as often as there are items in a list."""
 
     def backend(gm, inputs):
         def run(*args):
@@ -151,12 +150,19 @@ def test_the_blocks_around_a_graph_break(handled, error):
 
         return run
 
+    return backend
+
+
+@pytest.mark.parametrize("error", [Stop(), KeyboardInterrupt()], ids=repr)
+def test_the_blocks_around_a_graph_break(handled, error):
+    lock, seen, armed = threading.Lock(), [], []
+
     def inner(x):
         with lock:
             dynamo_lite.graph_break()
             return x * 2
 
-    @dynamo_lite.compile(backend=backend)
+    @dynamo_lite.compile(backend=raising_once(armed))
     def f(x, n):
         try:
             y = inner(x)
@@ -292,15 +298,6 @@ def test_an_interruption_is_not_kept(handled, inlined):
     class Thing:
         pass
 
-    def backend(gm, inputs):
-        def run(*args):
-            if armed:
-                armed.pop()
-                signal.raise_signal(signal.SIGALRM)
-            return gm.forward(*args)
-
-        return run
-
     def inner(x, thing):
         dynamo_lite.graph_break()
         return x * 2
@@ -320,7 +317,7 @@ def test_an_interruption_is_not_kept(handled, inlined):
             return weakref.ref(thing)
 
     armed, x = [], torch.ones(2)
-    captured = dynamo_lite.compile(outer if inlined else inner, backend=backend)
+    captured = dynamo_lite.compile(outer if inlined else inner, backend=raising_once(armed))
     captured(x, Thing())
     handled(stop)
     thing = interrupt()

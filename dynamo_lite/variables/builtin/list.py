@@ -152,10 +152,15 @@ class ListVariable(SequenceVariable):
         else:
             emit_bare(cg, list, self.cls)
 
+    def items_to_fill(self) -> Sequence[VariableTracker]:
+        """What a new list gets once it is made."""
+        return self.items
+
     def emit_fill(self, cg: Codegen) -> None:
-        if self.items:
+        items = self.items_to_fill()
+        if items:
             cg.load(self)
-            emit_list(cg, self.items)
+            emit_list(cg, items)
             cg.asm.list_extend(1)
             cg.asm.pop_top()
 

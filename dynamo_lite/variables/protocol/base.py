@@ -300,9 +300,8 @@ class VariableTracker:
 
     # -- number, sequence and mapping slots
     nb_bool = None  # (tx) -> tracker (a bool constant)
-    late_truth = (
-        None  # (tx, negated=False) -> the truth as a bool of the graph, where only data decide it; None elsewhere
-    )
+    # (tx, negated=False) -> the truth as a bool of the graph, where only data decide it; None elsewhere
+    late_truth = None
     nb_index = nb_int = nb_float = None
     nb_negative = nb_positive = nb_absolute = nb_invert = None
     nb_add = nb_subtract = nb_multiply = nb_remainder = nb_divmod = nb_power = None

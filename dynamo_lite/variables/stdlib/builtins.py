@@ -128,19 +128,21 @@ def builtin_next(tx: Frame, iterator: VariableTracker, default: VariableTracker 
 
 @builtin(any)
 def builtin_any(tx: Frame, iterable: VariableTracker, /) -> VariableTracker:
-    return boolean(_search(tx, iterable, True))
+    return boolean(search(tx, iterable, True))
 
 
 @builtin(all)
 def builtin_all(tx: Frame, iterable: VariableTracker, /) -> VariableTracker:
-    return boolean(not _search(tx, iterable, False))
+    return boolean(not search(tx, iterable, False))
 
 
-def _search(tx: Frame, iterable: VariableTracker, truth: bool) -> bool:
-    """Whether an item has this truth value; stops at the first."""
+def search(
+    tx: Frame, iterable: VariableTracker, wanted: bool, take: Callable[[VariableTracker], bool] = lambda item: False
+) -> bool:
+    """Whether an item has this truth value; stops at the first. `take(item)`: whether somebody else asks this one for it."""
     iterator = get_iter(tx, iterable)
     while (item := iter_next(tx, iterator)) is not None:
-        if is_true(tx, item) is truth:
+        if not take(item) and is_true(tx, item) is wanted:
             return True
     return False
 

@@ -128,8 +128,7 @@ class SymNodeVariable(VariableTracker):
         if self.flag is not None and self.flag[0].moment(tx) == self.flag[1]:
             return self.flag[0]
         number = self if self.python_type() is bool else self.tp_richcompare(tx, ConstantVariable(0), "!=")
-        dtype = {"dtype": ConstantVariable(torch.bool)}
-        return tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype)
+        return scalar_tensor(tx, number)
 
     def _itself(self, tx: Frame) -> VariableTracker:
         return self
@@ -140,9 +139,7 @@ class SymNodeVariable(VariableTracker):
 
     def nb_int(self, tx: Frame) -> VariableTracker:
         if _is_bool_from_data(self):  # whose number the algebra would ask for
-            dtype = {"dtype": ConstantVariable(torch.int64)}
-            made = tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [self], dtype)
-            return tx.call(made.tp_getattro(tx, "item"), [])
+            return tx.call(scalar_tensor(tx, self, int).tp_getattro(tx, "item"), [])
         return self if self.python_type() is int else apply_number_function(tx, torch.sym_int, self)
 
     def nb_float(self, tx: Frame) -> VariableTracker:
@@ -672,9 +669,9 @@ DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
 """Of the tensors that stand for numbers."""
 
 
-def scalar_tensor(tx: Frame, number: VariableTracker) -> VariableTracker:
-    """A number as a tensor."""
-    dtype = {"dtype": ConstantVariable(DTYPES[number.python_type()])}
+def scalar_tensor(tx: Frame, number: VariableTracker, kind: type | None = None) -> VariableTracker:
+    """A number as a tensor, of its own kind or of another one."""
+    dtype = {"dtype": ConstantVariable(DTYPES[kind or number.python_type()])}
     return tx.tr.graph.call(tx, "call_function", torch.scalar_tensor, [number], dtype)
 
 

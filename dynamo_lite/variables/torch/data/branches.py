@@ -229,9 +229,8 @@ class _Fork:
         body = graph.open_body()
         body.branch, body.most_nested = (tx, self.place), self.most_nested
         if graph.scope is not None:
-            body.most_nested = max(
-                body.most_nested, graph.scope.most_nested
-            )  # turns of a loop have all their branches again
+            # Turns of a loop have all their branches again.
+            body.most_nested = max(body.most_nested, graph.scope.most_nested)
             if graph.scope.sides_of(body.branch) >= body.most_nested:
                 unsupported(SLUG, "a loop that data end")
         handled = tx.tr.thread.active_exception()
@@ -467,14 +466,11 @@ class _Unrolled(_Fork):
     @classmethod
     def of(cls, tx: Frame, flag: TensorVariable) -> _Unrolled | None:
         """The branch, if it is in such a loop."""
-        fork = cls(tx, flag)
-        return None if fork._stack_of_turn() is None else fork
-
-    def _stack_of_turn(self) -> list[Any] | None:
-        return stack_of_turn(self.tx.lifted, self.place, self.end, self.locals, self.stack)
+        is_there = stack_of_turn(tx.lifted, tx.cur, _meeting_point(tx), tx.locals, tx.stack[:-1]) is not None
+        return cls(tx, flag) if is_there else None
 
     def _stack_of_side(self) -> list[Any]:
-        return self._stack_of_turn() or self.stack
+        return stack_of_turn(self.tx.lifted, self.place, self.end, self.locals, self.stack) or self.stack
 
     def _run(self, truth: bool) -> _Side:
         side = super()._run(truth)

@@ -23,7 +23,7 @@ from dynamo_lite.variables.protocol.abstract import binary_op
 from dynamo_lite.variables.protocol.base import VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import method
-from dynamo_lite.variables.protocol.native import emit_call, emit_list
+from dynamo_lite.variables.protocol.native import emit_call
 
 from ..tensor import TensorVariable, dimension, has_numbers, torchs_slots
 from ..tensor_methods import tensor_item
@@ -44,8 +44,7 @@ class LateListVariable(ListVariable):
         call = tx.tr.graph.call
         self.copy = call(tx, "call_method", "clone", [call(tx, "call_method", "detach", [tensor])])
         self._tr, self.cls, self.source = tx.tr, list, None
-        thread = tx.tr.thread
-        self.made = thread.failing_step()
+        self.made = tx.tr.thread.failing_step()
 
     @property
     def is_late(self) -> bool:
@@ -94,14 +93,8 @@ class LateListVariable(ListVariable):
         else:
             super().emit_new(cg)
 
-    def emit_fill(self, cg: Codegen) -> None:
-        if not self.is_late:
-            super().emit_fill(cg)
-        elif self.appended:
-            cg.load(self)
-            emit_list(cg, self.appended)
-            cg.asm.list_extend(1)
-            cg.asm.pop_top()
+    def items_to_fill(self) -> Sequence[VariableTracker]:
+        return self.appended if self.is_late else self.items
 
 
 @method(torch.Tensor.tolist)

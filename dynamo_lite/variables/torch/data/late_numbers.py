@@ -26,7 +26,7 @@ from dynamo_lite.variables.protocol.dispatch import HANDLERS
 from dynamo_lite.variables.protocol.native import emit_call
 
 from ..data_checks import check
-from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked
+from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked, scalar_tensor
 from ..symnode import is_from_data as is_item
 
 if TYPE_CHECKING:
@@ -170,14 +170,12 @@ _IN_GRAPH = {
 def _in_graph(tx: Frame, vt: VariableTracker) -> VariableTracker:
     """A number that Python computes behind the graph as a tensor of one double, which checks may ask; a compiler may round it differently,
     so that the function itself raises at the edge of its domain, behind the graph. Breaks the graph for other functions."""
-    graph = tx.tr.graph
     if isinstance(vt, LateNumberVariable):
         if vt.function not in _IN_GRAPH:
             vt.proxy.refuse()
         operands = [_in_graph(tx, operand) for operand in vt.operands]
-        return graph.call(tx, "call_function", _IN_GRAPH[vt.function], operands)
-    dtype = {"dtype": ConstantVariable(torch.float64)}
-    return graph.call(tx, "call_function", torch.scalar_tensor, [vt], dtype)
+        return tx.tr.graph.call(tx, "call_function", _IN_GRAPH[vt.function], operands)
+    return scalar_tensor(tx, vt, float)
 
 
 def _is_not_zero(tx: Frame, divisor: VariableTracker) -> bool:
@@ -207,9 +205,7 @@ def _ask_in_graph(function: Callable[[Any], bool], in_graph: Callable[[Any], Any
     def handler(tx: Frame, x: VariableTracker, /) -> VariableTracker:
         if not is_item(x) or x.python_type() is not float:
             return of_others(tx, x)
-        graph, dtype = tx.tr.graph, {"dtype": ConstantVariable(torch.float64)}
-        held = graph.call(tx, "call_function", torch.scalar_tensor, [x], dtype)
-        answer = graph.call(tx, "call_function", in_graph, [held])
+        answer = tx.tr.graph.call(tx, "call_function", in_graph, [scalar_tensor(tx, x)])
         return tx.call(answer.tp_getattro(tx, "item"), [])
 
     HANDLERS[function] = handler

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.arguments import MODELS
-from dynamo_lite.graph.core.storages import origin
+from dynamo_lite.graph.core.storages import is_written_since, origin
 from dynamo_lite.graph.core.values import TensorValue
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.variables.builtin.iter import IteratorVariable
@@ -58,18 +58,15 @@ class NonzeroRows(IteratorVariable):
             return unsupported(SLUG, "an iterator over the positions of a mask that is used elsewhere")
         gains = Gains()
         self.made: list[TensorVariable] = []
-        self.written: list[Any] = []
-        first = len(tx.tr.graph.passes.versions.writes)
+        n_changed = len(tx.tr.graph.operators.changed)
         try:
             for position in range(self.length):
                 tx.cur = head
                 make_row = functools.partial(self._row, tx, position)
-                turn = Turn(tx, self._is_there(tx, position), make_row, gains)
-                turn.join()
-                self.written += [value for body in turn.bodies for value, _ in body.writes]
+                Turn(tx, self._is_there(tx, position), make_row, gains).join()
             self._expect_gains(tx, gains)
-            self.written += [value for value, _ in tx.tr.graph.passes.versions.writes[first:]]
-            self._expect_unwritten()
+            if is_written_since(tx.tr.graph, [vt.proxy for vt in (self.rows, *self.made)], n_changed):
+                unsupported(SLUG, "a turn of the loop writes to the positions")
         except Unsupported as error:
             self.failed(error)
             raise
@@ -92,12 +89,6 @@ class NonzeroRows(IteratorVariable):
         for flags in gains.flags.values():
             any_of_them = functools.reduce(lambda a, b: call(tx, "call_function", torch.logical_or, [a, b]), flags)
             check(tx, any_of_them, True, SLUG, "whether a turn of the loop is taken")
-
-    def _expect_unwritten(self) -> None:
-        """Break if a turn writes to the tensor, or to an item, which is a view of it."""
-        memories = {origin(vt.proxy) for vt in (self.rows, *self.made)}
-        if any(isinstance(value, TensorValue) and origin(value) in memories for value in self.written):
-            unsupported(SLUG, "a turn of the loop writes to the positions")
 
     def _row(self, tx: Frame, position: int) -> VariableTracker:
         """The item of the turn."""

@@ -17,10 +17,10 @@ import torch
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.inputs.buffers import ask, truth
 from dynamo_lite.variables.builtin.tuple import TupleVariable
-from dynamo_lite.variables.protocol.abstract import get_iter, is_true, iter_next
 from dynamo_lite.variables.protocol.base import MISSING, ObservedException, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable, boolean
 from dynamo_lite.variables.protocol.dispatch import HANDLERS
+from dynamo_lite.variables.stdlib.builtins import search
 
 from ..body import Outside
 from ..data_checks import expected_truth
@@ -80,28 +80,31 @@ TensorVariable.late_truth = SymNodeVariable.late_truth = late_truth
 def _searching(function: Callable[..., Any], wanted: bool, combine: Callable[..., Any]) -> None:
     """Register what looks for an item of this truth."""
 
-    def search(tx: Frame, iterable: VariableTracker, /) -> VariableTracker:
-        iterator, flags, behind = get_iter(tx, iterable), list[TensorVariable](), None
+    def handler(tx: Frame, iterable: VariableTracker, /) -> VariableTracker:
+        flags, behind = list[TensorVariable](), None
+
+        def take(item: VariableTracker) -> bool:
+            nonlocal behind
+            flag = _flag(tx, item)
+            if flag is not None:
+                behind = behind or _Behind(tx, iterable)
+                flags.append(flag)
+            return flag is not None
+
         try:
-            while (item := iter_next(tx, iterator)) is not None:
-                flag = _flag(tx, item)
-                if flag is not None:
-                    behind = behind or _Behind(tx, iterable)
-                    flags.append(flag)
-                elif is_true(tx, item) is wanted:
-                    break
+            is_found = search(tx, iterable, wanted, take)
         except ObservedException:
             if behind is not None:
                 unsupported(SLUG, f"{function.__name__}: an item that may not be asked for raises")
             raise
         if behind is not None:
             behind.expect_pure(function.__name__)
-        if item is not None or not flags:
-            return boolean(wanted is (item is not None))
+        if is_found or not flags:
+            return boolean(wanted is is_found)
         whole = functools.reduce(lambda a, b: tx.tr.graph.call(tx, "call_function", combine, [a, b]), flags)
         return _number(tx, whole)
 
-    HANDLERS[function] = search
+    HANDLERS[function] = handler
 
 
 class _Behind:
