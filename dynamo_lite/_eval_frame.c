@@ -355,8 +355,9 @@ static PyMethodDef module_methods[] = {
      "has_annotations(function) -> bool\n\nWhether function.__annotations__ is there already: asking for it makes it (PEP 649)."},
     {"program_recursion_limit", module_program_recursion_limit, METH_NOARGS,
      "program_recursion_limit() -> int\n\nWhat sys.getrecursionlimit() is for the program; an analysis has a higher one."},
-    {"replace_signal_handler", module_replace_signal_handler, METH_VARARGS,
-     "replace_signal_handler(signum, handler) -> previous\n\nsignal.signal(), which leaves alone what siginterrupt() has set."},
+    {"replace_signal_handlers", module_replace_signal_handlers, METH_O,
+     "replace_signal_handlers([(signum, old, new), ...])\n\nsignal.signal(signum, new) where the handler is old; what siginterrupt() has set stays.\n"
+     "A handler that raises meanwhile keeps none of them from being replaced; its exception is raised behind the last one."},
     {"c_stack_left", module_c_stack_left, METH_NOARGS,
      "c_stack_left() -> int\n\nHow many bytes of this thread's C stack are left."},
     {"set_region", module_set_region, METH_O,

@@ -21,7 +21,7 @@ from opcode import opmap
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from ._eval_frame import replace_signal_handler
+from ._eval_frame import replace_signal_handlers
 from .exc import CAUSE, CONTEXT, TRACEBACK
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -116,29 +116,30 @@ def raise_waiting() -> None:
 @contextmanager
 def relayed() -> Iterator[None]:
     """Let handlers of the program raise through code that catches `Exception`. Only the main thread runs handlers."""
-    relays: dict[int, _Relay] = {}
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     outer = sys.exception()
-    for signum in _SIGNALS:
-        handler = getsignal(signum)
-        if callable(handler) and handler is not signal.default_int_handler:
-            relays[signum] = _Relay(handler, outer)
+    relays = [
+        (signum, handler, _Relay(handler, outer))
+        for signum in _SIGNALS
+        if callable(handler := getsignal(signum)) and handler is not signal.default_int_handler
+    ]
+    originals = [(signum, relay, handler) for signum, handler, relay in relays]
     try:
-        for signum, relay in relays.items():
-            replace_signal_handler(signum, relay)
+        replace_signal_handlers(relays)
         yield
         raise_waiting()
     except Exception:
         raise_waiting()
         raise
     finally:
-        for signum, relay in relays.items():
-            if getsignal(signum) is relay:  # else the handler has installed another one
-                replace_signal_handler(signum, relay.handler)
-        _waiting.clear()
-        _put_hook_back()
+        # One call, since a handler may run, and raise, behind each. Where the handler is another one by now, the program has installed it.
+        try:
+            replace_signal_handlers(originals)
+        finally:
+            _waiting.clear()
+            _put_hook_back()
 
 
 def let_through(error: BaseException, again: Callable[[], object] | None = None) -> None:

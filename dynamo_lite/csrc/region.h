@@ -125,19 +125,10 @@ analysis_ends(void)
     }
 }
 
-/* replace_signal_handler(signum, handler): `signal.signal`, without what that does besides: it forgets `signal.siginterrupt`. */
+/* `signal.signal`, without what that does besides: it forgets `signal.siginterrupt`. A new reference to the previous handler. */
 static PyObject *
-module_replace_signal_handler(PyObject *Py_UNUSED(module), PyObject *args)
+replace_signal_handler(PyObject *signal_module, int number, PyObject *handler)
 {
-    int number;
-    PyObject *handler;
-    if (!PyArg_ParseTuple(args, "iO:replace_signal_handler", &number, &handler)) {
-        return NULL;
-    }
-    PyObject *signal_module = PyImport_ImportModule("_signal");
-    if (signal_module == NULL) {
-        return NULL;
-    }
 #ifdef HAVE_SIGACTION
     struct sigaction action;
     int known = sigaction(number, NULL, &action) == 0;
@@ -148,8 +139,65 @@ module_replace_signal_handler(PyObject *Py_UNUSED(module), PyObject *args)
         sigaction(number, &action, NULL);
     }
 #endif
-    Py_DECREF(signal_module);
     return previous;
+}
+
+#define MAX_SIGNALS_MEANWHILE 1000
+
+/* Take the current exception, if no earlier one is kept. */
+static void
+keep_first_exception(PyObject **kept)
+{
+    if (*kept == NULL) {
+        *kept = take_exception();
+    }
+    else {
+        PyErr_Clear();
+    }
+}
+
+/* Put `new` in the place of `old` where that is the handler of signal `number`. A handler that runs meanwhile (`signal.signal` runs
+   those of signals that have come) may raise, which is kept in `raised`: it has had its turn, and the replacement is made nevertheless. */
+static void
+replace_if_current(PyObject *signal_module, int number, PyObject *old, PyObject *new, PyObject **raised)
+{
+    for (int attempt = 0; attempt < MAX_SIGNALS_MEANWHILE; attempt++) {
+        PyObject *current = PyObject_CallMethod(signal_module, "getsignal", "i", number);
+        PyObject *previous = current == old ? replace_signal_handler(signal_module, number, new) : Py_XNewRef(current);
+        Py_XDECREF(current);
+        if (previous != NULL) {
+            Py_DECREF(previous);
+            return;
+        }
+        keep_first_exception(raised);
+    }
+}
+
+/* replace_signal_handlers([(signum, old, new), ...]): all of them, whatever handlers raise meanwhile; then the first exception. */
+static PyObject *
+module_replace_signal_handlers(PyObject *Py_UNUSED(module), PyObject *replacements)
+{
+    PyObject *signal_module = PyImport_ImportModule("_signal");
+    if (signal_module == NULL) {
+        return NULL;
+    }
+    PyObject *raised = NULL;
+    for (Py_ssize_t i = 0; PyList_Check(replacements) && i < PyList_GET_SIZE(replacements); i++) {
+        int number;
+        PyObject *old, *new;
+        if (PyArg_ParseTuple(PyList_GET_ITEM(replacements, i), "iOO:replace_signal_handlers", &number, &old, &new)) {
+            replace_if_current(signal_module, number, old, new, &raised);
+        }
+        else {
+            keep_first_exception(&raised);
+        }
+    }
+    Py_DECREF(signal_module);
+    if (raised != NULL) {
+        put_exception(raised);
+        return NULL;
+    }
+    Py_RETURN_NONE;
 }
 
 /* Is a function of the program told about what runs on this thread? From 3.12 on there are many ways to have that: not telling

@@ -10,6 +10,7 @@ import pytest
 
 from dynamo_lite import _eval_frame
 from dynamo_lite.config import config
+from dynamo_lite.signals import HandlerRaised, relayed
 from tests.helpers.capturing import new_region
 
 pytestmark = [
@@ -86,3 +87,33 @@ def test_interrupts_at_random_moments():
     finally:
         signal.signal(signal.SIGALRM, previous)
     assert interrupts > 5
+
+
+def test_all_handlers_are_put_back_whatever_one_of_them_raises_meanwhile():
+    armed, raised = [], []
+
+    def timed_out(signum, frame):
+        if armed:
+            raised.append(armed.pop())
+            raise TimeoutError
+
+    def idle(signum, frame):
+        pass
+
+    handlers = {signal.SIGUSR1: idle, signal.SIGALRM: timed_out, signal.SIGPROF: idle}
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+    try:
+        while len(raised) < 300:
+            try:
+                armed.append(True)
+                with relayed():
+                    pass
+                armed.clear()
+            except (HandlerRaised, TimeoutError):
+                pass
+            assert {number: signal.getsignal(number) for number in handlers} == handlers
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
