@@ -27,9 +27,11 @@ from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, IN_INFERENCE, UNUSED_R
 
 from . import late_backward
 from .branch import silenced
-from .recurrent import keep_gradients_and_dropout
+from .rewrites import symbol_nodes
+from .rewrites.patches import Patches
+from .rewrites.recurrent import keep_gradients_and_dropout
+from .rewrites.wrapper_views import put_together_anew
 from .undefined_gradients import UNDEFINED, Undefined, gradient_paths
-from .wrapper_views import put_together_anew
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -49,6 +51,9 @@ FUSES_BRANCHES = "dynamo_lite_fuses_branches"
 """Name of an attribute of backends, True where a branch on data inside a graph is at least as fast as one between two graphs: the default
 of `config.capture_branches`, by `benchmarks/branches.py`."""
 
+
+SYMBOL_NODES = Patches(symbol_nodes.substitutes)
+"""Around what AOTAutograd traces."""
 
 BoxedCallable = Callable[[list[Any]], Any]
 
@@ -141,8 +146,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     captured where AOTAutograd would compute something else.
 
     The copy matters: the compilers rewrite the graph that they get, while reports and the fallback need it as captured. In the copy random
-    numbers that nobody uses are results, without gradients: AOTAutograd would not draw them. And each symbol of a size is an input, after
-    the others.
+    numbers that nobody uses are results, without gradients: AOTAutograd would not draw them.
     """
     import torch
     from torch._guards import TracingContext, detect_fake_mode, tracing
@@ -158,8 +162,6 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     paths = gradient_paths(gm, fakes)
     conditions = [] if paths is None else [copies[node] for node in paths.conditions]
     nodes.output((*results, *conditions, *unused))
-    sizes = _sizes_of_symbols(fakes)
-    _add_inputs(nodes, len(sizes))
     graph = torch.fx.GraphModule(gm, nodes)
     graph.meta = dict(gm.meta)
     unseen = gm.meta.get(AS_CAPTURED) or put_together_anew(graph)
@@ -173,56 +175,26 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     _provide_symbols(context.fake_mode)
     _forget_fresh_symbols(context.fake_mode)
     _allow_numbers_of_data(context.fake_mode)
-    with tracing(context), _without_hooks(), _inference_of(graph):
-        compiled = compiler(graph, [*fakes, *(fakes[at].size(dim) for at, dim in sizes)])
+    with tracing(context), _without_hooks(), _inference_of(graph), SYMBOL_NODES:
+        compiled = compiler(graph, fakes)
     late_backward.expect(context, gm)
-    call = _as_captured(compiled, sizes, len(unused))
+    call = _as_captured(compiled, len(unused))
     return call if paths is None else _keeping_undefined(call, Undefined(paths))
 
 
-def _sizes_of_symbols(fakes: list[Any]) -> list[tuple[int, int]]:
-    """For each symbol that is no input itself: the position of an input, and the dimension of it whose size the symbol is.
-
-    `tensorify_python_scalars` of torch.fx, which AOTAutograd calls, looks for a node for each symbol that a float is computed from. If the
-    graph asks for no such size, but for `(s - 1) // 2` of a result, say, there would be none. (torch.compile has each symbol as an input.)
-    """
-    import torch
-
-    inputs = {fake.node.expr for fake in fakes if isinstance(fake, torch.SymInt)}
-    places: dict[Any, tuple[int, int]] = {}
-    for position, fake in enumerate(fakes):
-        if type(fake) is torch._subclasses.FakeTensor and fake.layout is torch.strided:
-            for dim, size in enumerate(fake.shape):
-                if type(size) is torch.SymInt and size.node.expr.is_symbol:
-                    places.setdefault(size.node.expr, (position, dim))
-    return [place for symbol, place in places.items() if symbol not in inputs]
-
-
-def _add_inputs(graph: Any, n: int) -> None:
-    """Append placeholders to the others."""
-    if n:
-        *_, last = graph.find_nodes(op="placeholder")
-        with graph.inserting_after(last):
-            for i in reversed(range(n)):
-                graph.placeholder(f"size_{i}")
-
-
-def _as_captured(compiled: Callable[..., Any], sizes: list[tuple[int, int]], unused: int) -> Callable[..., Any]:
-    """The callable on the inputs that were captured, without the last results if they are `unused`."""
+def _as_captured(compiled: Callable[..., Any], unused: int) -> Callable[..., Any]:
+    """The callable without the last results, if they are `unused`."""
     inner = BOXED.get(compiled) or boxed_forward(compiled)
-    if not sizes and not unused:
+    if not unused:
         if inner is not None:
             BOXED[compiled] = inner
         return compiled
 
     def call(*args: Any) -> Any:
-        results = compiled(*args, *[args[position].size(dim) for position, dim in sizes])
-        return results[:-unused] if unused else results
+        return compiled(*args)[:-unused]
 
     def call_boxed(inputs: list[Any]) -> Any:
-        inputs += [inputs[position].size(dim) for position, dim in sizes]
-        results = inner(inputs)
-        return results[:-unused] if unused else results
+        return inner(inputs)[:-unused]
 
     if inner is not None:
         BOXED[call] = call_boxed
@@ -312,7 +284,9 @@ def _allow_numbers_of_data(mode: Any) -> None:
     `while_loop` counts with such a number whatever the setting is."""
     if mode is not None:
         settings = mode.shape_env.settings
-        mode.shape_env.settings = dataclasses.replace(settings, allow_scalar_outputs=True)
+        mode.shape_env.settings = dataclasses.replace(
+            settings, allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True
+        )
 
 
 def _refuse_sparse_gradients(gm: GraphModule) -> None:
@@ -342,7 +316,7 @@ def _mark_static_inputs(graph: Any, captured: list[Any], example_inputs: list[An
     placeholders = graph.graph.find_nodes(op="placeholder")
     for node in placeholders:
         node._dynamo_source = None
-    for node, source, real in zip(placeholders, captured, example_inputs, strict=False):  # sizes are added after them
+    for node, source, real in zip(placeholders, captured, example_inputs, strict=True):
         static = (
             source.meta.get(STATIC_ADDRESS, False)
             or isinstance(real, torch.nn.Parameter)

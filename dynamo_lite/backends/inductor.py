@@ -18,19 +18,17 @@ from typing import TYPE_CHECKING, Any
 from dynamo_lite.config import config as frontend_config
 from dynamo_lite.data_stack import with_room
 from dynamo_lite.messages import near_names
-from dynamo_lite.record import GRAPH_RECORD
-from dynamo_lite.signals import let_through
 
-from .aot import BOXED, FLOATS, FUSES_BRANCHES, boxed_forward, call_with_fakes, load_compiler, run_graph
-from .compiled import artifact, kernels, vec_isa
+from .aot import BOXED, FLOATS, FUSES_BRANCHES, boxed_forward, call_with_fakes, load_compiler
+from .compiled import artifact, data_graphs, kernels, vec_isa
 from .compiled.compiled_graph import called_directly
-from .compiled.patches import Patches
 from .freezing import freeze
-from .pooling import count_windows_right
 from .regions import SEGMENTED, Segmented, compile_regions
 from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
-from .unbinding import select_pieces
+from .rewrites.patches import Patches
+from .rewrites.pooling import count_windows_right
+from .rewrites.unbinding import select_pieces
 from .undefined_gradients import UNDEFINED
 
 if TYPE_CHECKING:
@@ -65,10 +63,14 @@ def inductor(
             def compile_copy(graph: object, fakes: list[Any]) -> Callable[..., Any]:
                 count_windows_right(graph)
                 select_pieces(graph)
-                inner = _or_as_it_is(gm) if depends_on_data(gm, fakes) else _in_regions(gm)
+                from_data = data_graphs.depends_on_data(gm, fakes)
+                inner = data_graphs.compiler_of(gm) if from_data else _in_regions(gm)
+                rules = data_graphs.decompositions() if from_data else None
                 inner = partial(with_room, QUICKER(inner))  # a backward pass is compiled when it is needed
                 with QUICKER:
-                    compiled = compile_fx(graph, fakes, config_patches=settings, inner_compile=inner)
+                    compiled = compile_fx(
+                        graph, fakes, config_patches=settings, inner_compile=inner, decompositions=rules
+                    )
                 return called_directly(without_disable(compiled))
 
             return call_with_fakes(compile_copy, gm, example_inputs)
@@ -82,39 +84,6 @@ def inductor(
     if regions is None and mode is not None and mode.startswith("max-autotune"):
         regions = False  # speed is all that counts
     return compile_regions(gm, example_inputs, compile_with(False), regions)
-
-
-def depends_on_data(gm: GraphModule, fakes: list[Any]) -> bool:
-    """Whether a graph, or the trace that its inputs belong to, has numbers that only the graph knows."""
-    from torch._guards import detect_fake_mode
-
-    if gm.graph.find_nodes(op="call_method", target="item"):
-        return True
-    env = getattr(detect_fake_mode(fakes), "shape_env", None)
-    return env is not None and any(str(symbol).startswith(("u", "zuf")) for symbol in env.var_to_range)
-
-
-def _or_as_it_is(captured: GraphModule) -> Callable[..., Any]:
-    """Inductor's compiler of one ATen graph; a backward pass that it cannot take runs operator by operator. Nobody would make another
-    one: it is compiled when the forward pass has run."""
-    import torch
-    from torch._inductor.compile_fx import compile_fx_inner
-
-    def compile_one(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
-        if not settings.get("is_backward"):
-            return compile_fx_inner(graph, inputs, **settings)
-        nodes = torch.fx.Graph()  # the compiler changes the one that it gets
-        nodes.output(nodes.graph_copy(graph.graph, {}))
-        unchanged = torch.fx.GraphModule(graph, nodes)
-        try:
-            return compile_fx_inner(graph, inputs, **settings)
-        except Exception as error:
-            let_through(error)
-            if GRAPH_RECORD in captured.meta:
-                captured.meta[GRAPH_RECORD].notes["backward pass not compiled"] = [str(error).partition("\n")[0]]
-            return run_graph(unchanged, inputs)
-
-    return compile_one
 
 
 def _in_regions(captured: GraphModule) -> Callable[..., Any]:

@@ -200,10 +200,11 @@ class Body:
             self.graph.erase_node(placeholder)
 
     def read_from(self, value: SymValue, tensor: TensorValue) -> None:
-        """Read a number from outside from a tensor that holds it, for an operator that takes no such numbers."""
+        """Read a number from outside from a tensor that holds it, for an operator that takes no such numbers. From a copy: fake tensors
+        remember the number that `tensor` is made of, which Inductor has no name for inside."""
         held = self.lift(tensor)
         with self.graph.inserting_before(self._first_call()):
-            number = self.create("call_method", "item", (held,))
+            number = self.create("call_method", "item", (self.create("call_method", "clone", (held,)),))
         set_meta(number, NodeMeta(self.builder.propagator, value))
         self._lift_no_more(value, number)
 

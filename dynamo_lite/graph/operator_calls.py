@@ -86,6 +86,7 @@ class OperatorCalls:
         """
         is_of_program = not memo and isinstance(target, _SCHEMA_CLASSES)
         packing = Packing(self.builder, exact=not memo and not is_of_program)
+        packing.earlier = self.memos.earlier(target)
         fx_args, fx_kwargs = packing.pack_call(target, args, kwargs)
         if packing.floats and memo and self._is_followed(target):
             return MODELS.follow(tx, target, args, kwargs)

@@ -1,4 +1,4 @@
-"""Inductor's gradient of average pooling whose last window reaches beyond the input is wrong (torch 2.13): `backends.pooling`."""
+"""Inductor's gradient of average pooling whose last window reaches beyond the input is wrong (torch 2.13): `backends.rewrites.pooling`."""
 
 import pytest
 import torch

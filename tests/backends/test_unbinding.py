@@ -1,10 +1,10 @@
-"""`unbind` whose gradient Inductor computes without a stack of the pieces' gradients (`backends.unbinding`)."""
+"""`unbind` whose gradient Inductor computes without a stack of the pieces' gradients (`backends.rewrites.unbinding`)."""
 
 import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.backends.unbinding import select_pieces
+from dynamo_lite.backends.rewrites.unbinding import select_pieces
 from dynamo_lite.testing import CompileCounterWithBackend
 
 

@@ -382,3 +382,40 @@ def test_an_input_shares_the_memory_of_the_mask(fullgraph):
         mask = torch.ones(3, dtype=torch.bool)
         assert compiled(torch.ones(3), mask, share(mask)) is (share(mask).data_ptr() != mask.data_ptr())
         assert mask.sum() == (2 if share(mask).data_ptr() == mask.data_ptr() else 3)
+
+
+def loss_of_labelled(x, t):
+    return torch.nn.functional.cross_entropy(x[t != -100], t.long()[t != -100])
+
+
+def copied_outside(x, t):
+    y = x.clone()
+    y[~(t > 0)] = x[~(t > 0)] * 2
+    return y
+
+
+def views_of_masks(x, t):
+    return x.flatten(0, 0)[(t > 0).view(-1)] - x[(t > 0).reshape(-1)] * 2
+
+
+@pytest.mark.parametrize("fn", [loss_of_labelled, copied_outside, views_of_masks])
+def test_a_mask_that_is_computed_twice_selects_as_many(fn):
+    x, t = torch.arange(24.0).reshape(6, 4).sin(), torch.tensor([1.0, -100, 2, 0, 3, -100])
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    for labels in (t, t.flip(0), torch.where(t > 2, -100, t)):
+        assert not list(differences(compiled(x, labels), fn(x, labels)))
+    assert counter.frame_count == 1
+
+
+def test_a_mask_of_other_values_may_select_fewer():
+    """Equal texts, but `t` is another one by then."""
+
+    def fn(x, t):
+        first = x[t > 0]
+        t.neg_()
+        return first.sum(), x[t > 0] * 2
+
+    x, t = torch.arange(24.0).reshape(6, 4), torch.tensor([1.0, -100, 2, 0, 3, -100])
+    compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+    assert not list(differences(compiled(x, t.clone()), fn(x, t.clone())))

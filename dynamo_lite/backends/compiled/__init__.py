@@ -1,4 +1,4 @@
 """What Inductor has compiled: its records, its generated code and its C++ kernels, the whole as plain data and back.
 
-Entry: `artifact.write`, `compiled_graph.called_directly`, `patches.Patches`. Tests: `tests/backends/`, `tests/warm_cache/`.
+Entry: `artifact.write`, `compiled_graph.called_directly`. Tests: `tests/backends/`, `tests/warm_cache/`.
 """

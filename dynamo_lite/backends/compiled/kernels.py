@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
+from dynamo_lite.backends.rewrites.patches import Substitute
 from dynamo_lite.exc import Mismatch, Refused
-
-from .patches import Substitute
 
 ENTRY = "kernel"
 """The name of the function in a text, and in a loaded library."""

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .patches import Substitute
+from dynamo_lite.backends.rewrites.patches import Substitute
 
 
 def substitutes() -> Iterator[Substitute]:

@@ -68,6 +68,7 @@ class Packing:
         *(
             "bodies",
             "builder",
+            "earlier",
             "exact",
             "floats",
             "indices",
@@ -92,6 +93,7 @@ class Packing:
         self.bodies = False  # some of the arguments are bodies, whose operators have said what they need of floats
         self.indices: type | None = None  # of an argument that only C takes for a number
         self.scalar_types = False  # some of the arguments are types of Python's numbers
+        self.earlier: Callable[[TensorValue, int], TensorValue] | None = None  # for the n-th tensor an equal one
 
     def pack_call(
         self, target: object, args: list[Any], kwargs: dict[str, Any] | None
@@ -117,6 +119,8 @@ class Packing:
 
     def tensor(self, value: TensorValue) -> Node:
         """A tensor argument."""
+        if self.earlier is not None:
+            value = self.earlier(value, len(self.tensors))
         node = value.node
         if node is None or self.builder.has_bodies:
             node = self.builder.node(value)

@@ -1,7 +1,8 @@
 """Numbers that data decide, as fake tensors remember them: a second `item()` gives the same one, a second selection by a mask is as long.
 
 Input: the fake tensors that operators have asked for such a number (`PropagationMode.asked`), and the values of the graph that they stand
-for. Output: none; numbers that may no longer be those of the data are forgotten.
+for. Output: for a mask that is computed once more the first one, whose number is known (`loss(x[t > 0], t[t > 0])`); numbers that may no
+longer be those of the data are forgotten.
 Invariant: torch forgets them where the version counter of the very fake tensor moves. An outcome that is remembered, or follows from
 metadata, moves none; nor do the fakes of views need to share memory, nor does a write to `data` count. So a write forgets the numbers of
 all values in its memory, as the graph knows it.
@@ -13,15 +14,48 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import Node
 
-from dynamo_lite.graph.core.storages import hold_apart, origin
+from dynamo_lite.graph.core.storages import hold_apart, is_written_since, maker, origin
 from dynamo_lite.graph.core.values import TensorValue
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
 
 _NAMES = ("nonzero_memo", "item_memo", "unique_memo", "unique_consecutive_memo")
+
+
+_SELECTORS = frozenset({"argwhere", "getitem", "masked_select", "nonzero", "setitem", "where"})
+"""Operators that count what a mask selects. What `getitem` and `setitem` select from is no mask."""
+
+_FUNCTIONS = frozenset(
+    {
+        *(
+            "abs",
+            "all",
+            "any",
+            "argmax",
+            "bool",
+            "detach",
+            "flatten",
+            "float",
+            "getitem",
+            "int",
+            "invert",
+            "long",
+            "reshape",
+            "squeeze",
+            "to",
+        ),
+        *("unsqueeze", "view", "isfinite", "isinf", "isnan"),
+        *("eq", "ge", "greater", "greater_equal", "gt", "le", "less", "less_equal", "lt", "ne", "not_equal"),
+        *("and_", "or_", "xor", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor"),
+        *("logical_and", "logical_not", "logical_or", "logical_xor"),
+    }
+)
+"""Operators that masks are computed by, whose results depend on nothing but their arguments."""
 
 
 class DataMemos:
@@ -53,6 +87,22 @@ class DataMemos:
         self.known = kept
         hold_apart(self.builder, memories, (origin(value) for _, value in kept if value is not None))
 
+    def earlier(self, target: object) -> Callable[[TensorValue, int], TensorValue] | None:
+        """For a call of this operator, if it selects by masks: what to take for its n-th tensor, the same one computed before."""
+        name = _name(target)
+        if not self.known or name not in _SELECTORS:
+            return None
+        first = 1 if name in ("getitem", "setitem") else 0
+        return lambda value, n: self._earlier(value) if n >= first and value.meta.dtype is torch.bool else value
+
+    def _earlier(self, mask: TensorValue) -> TensorValue:
+        for _, value in self.known:
+            read: list[TensorValue] = []
+            if value is not None and value is not mask and _is_computed_alike(maker(value)[0], maker(mask)[0], read):
+                if not is_written_since(self.builder, [value, mask, *read], 0):
+                    return value
+        return mask
+
     def leave(self, is_inside: Callable[[TensorValue], bool]) -> None:
         """A body is finished, with its values: nothing tells any more what they were made of."""
         self.known = [(fake, value) for fake, value in self.known if value is None or not is_inside(value)]
@@ -61,3 +111,29 @@ class DataMemos:
 def _clear(fake: FakeTensor) -> None:
     for name in _NAMES:
         setattr(fake, name, None)
+
+
+def _name(target: object) -> Any:
+    return target.strip("_") if isinstance(target, str) else getattr(target, "__name__", None)
+
+
+def _is_computed_alike(one: Any, other: Any, read: list[TensorValue]) -> bool:
+    """Whether two arguments, or nodes, are the same, as long as the values that are added to `read` have not changed."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(_is_computed_alike(a, b, read) for a, b in zip(one, other, strict=True))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_computed_alike(one[key], other[key], read) for key in one)
+    if not isinstance(one, Node):
+        return type(one) in _CONSTANTS and repr(one) == repr(other)
+    value = getattr(one.meta, "subject", None)
+    read += [value] if isinstance(value, TensorValue) else []
+    if one is other:
+        return True
+    if one.op != other.op or one.target != other.target or _name(one.target) not in _FUNCTIONS:
+        return False
+    return _is_computed_alike(one.args, other.args, read) and _is_computed_alike(one.kwargs, other.kwargs, read)
+
+
+_CONSTANTS = (type(None), bool, int, float, torch.dtype, type(...))

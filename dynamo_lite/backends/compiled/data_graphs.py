@@ -1,0 +1,176 @@
+"""Graphs under Inductor with numbers and sizes that only the graph knows.
+
+Input: such a graph, captured or of ATen. Output: the same computation by what Inductor can compile. Parts of tensors are written by
+their positions (`y[:, n.item():] = 0` is a `slice_scatter`, for which there is no kernel). An operator that Inductor refuses runs as
+torch's own kernel between the compiled ones. A backward pass that it cannot take runs operator by operator.
+Invariant: where all numbers are known, or come from sizes, Inductor's own rules are used.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch.fx import Node
+
+from dynamo_lite.backends.aot import run_graph
+from dynamo_lite.record import GRAPH_RECORD
+from dynamo_lite.signals import let_through
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+
+def depends_on_data(gm: GraphModule, fakes: list[Any]) -> bool:
+    """Whether a graph, or the trace that its inputs belong to, has numbers that only the graph knows."""
+    from torch._guards import detect_fake_mode
+
+    if gm.graph.find_nodes(op="call_method", target="item"):
+        return True
+    env = getattr(detect_fake_mode(fakes), "shape_env", None)
+    return env is not None and any(str(symbol).startswith(("u", "zuf")) for symbol in env.var_to_range)
+
+
+def compiler_of(captured: GraphModule) -> Callable[..., Any]:
+    """Inductor's compiler of one ATen graph. Nobody would make another backward pass: it is compiled when the forward pass has run."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    def compile_one(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
+        unchanged = _copied(graph)  # the compiler changes the one that it gets
+        while True:
+            try:
+                return compile_fx_inner(graph, inputs, **settings)
+            except Exception as error:
+                let_through(error)
+                if not _avoid(unchanged, str(error)):
+                    if not settings.get("is_backward"):
+                        raise
+                    if GRAPH_RECORD in captured.meta:
+                        captured.meta[GRAPH_RECORD].notes["backward pass not compiled"] = [
+                            str(error).partition("\n")[0]
+                        ]
+                    return run_graph(unchanged, inputs)
+                graph = _copied(unchanged)
+
+    return compile_one
+
+
+def _copied(graph: GraphModule) -> GraphModule:
+    import torch
+
+    nodes = torch.fx.Graph()
+    nodes.output(nodes.graph_copy(graph.graph, {}))
+    return torch.fx.GraphModule(graph, nodes)
+
+
+_REFUSED = re.compile(r"LoweringException.*?^ *target: (\S+)$", re.DOTALL | re.MULTILINE)
+
+
+def _avoid(graph: GraphModule, message: str) -> bool:
+    """Have the uses of the operator that Inductor has refused compiled otherwise; False if that has been tried, or can't be."""
+    refused = _REFUSED.search(message)
+    avoided = False
+    for node in list(graph.graph.nodes):
+        if refused is not None and node.op == "call_function" and str(node.target) == refused[1]:
+            avoided |= _view_a_copy(graph, node) if _shares_memory(node) else _run_by_itself(node)
+    return avoided
+
+
+def _run_by_itself(node: Node) -> bool:
+    """Mark an operator for `GraphLowering.call_function`, if tensors are all that it returns."""
+    schema = getattr(node.target, "_schema", None)
+    can = schema is not None and all(str(one.type) == "Tensor" for one in schema.returns)
+    is_new = can and "should_fallback" not in node.meta
+    node.meta.update({"should_fallback": True} if is_new else {})
+    return is_new
+
+
+def _view_a_copy(graph: GraphModule, view: Node) -> bool:
+    """Inductor can't make views at places that data decide of what it is free to lay out, or to compute in the same kernel: copy that.
+    Not for results: AOTAutograd asks these where they lie in the memory of an input, or of another result."""
+    base, copy = view.args[0], _copy_operator()
+    if not isinstance(base, Node) or base.target is copy or _is_result(view) or not view.target.is_view:
+        return False
+    with graph.graph.inserting_before(view):
+        copied = graph.graph.call_function(copy, (base,))
+    copied.meta = dict(base.meta)
+    view.update_arg(0, copied)
+    return True
+
+
+@functools.cache
+def _copy_operator() -> Any:
+    """`clone`, of which Inductor knows nothing: it would leave out one of its own."""
+    import torch
+
+    _libraries.append(library := torch.library.Library("dynamo_lite", "FRAGMENT"))
+    library.define("copy(Tensor tensor) -> Tensor")
+    library.impl("copy", torch.clone, "CompositeExplicitAutograd")
+    return torch.ops.dynamo_lite.copy.default
+
+
+_libraries: list[Any] = []
+"""What is in them lives as long as they."""
+
+
+def _is_result(node: Node) -> bool:
+    """Whether a node, or a view of it, is a result of the graph."""
+    return any(user.op == "output" or (_shares_memory(user) and _is_result(user)) for user in node.users)
+
+
+def _shares_memory(node: Node) -> bool:
+    """Whether an operand is viewed or written to."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(one.alias_info is not None for one in (*schema.arguments, *schema.returns))
+
+
+def decompositions() -> dict[Any, Any]:
+    """Inductor's table of decompositions, with this rule in it."""
+    import torch
+    from torch._inductor.decomposition import select_decomp_table
+
+    return {**select_decomp_table(), torch.ops.aten.slice_scatter.default: slice_scatter}
+
+
+def slice_scatter(base: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    """`base` with `source` in the place of `base[..., start:end:step]`, written by positions."""
+    import torch
+
+    dim %= base.dim()
+    size = base.shape[dim]
+    if not any(_is_from_data(number) for number in (start, end, source.shape[dim])):
+        return NotImplemented
+    first, last = (_within(bound, size) for bound in (0 if start is None else start, end))
+    # Not that of `source`: in a backward pass it is a gradient, of which the forward pass, which keeps numbers for it, knows nothing.
+    length = (torch.sym_max(0, last - first) + step - 1) // step
+    torch._check(length == source.shape[dim])
+    positions = torch.arange(length, device=base.device) * step + first
+    return torch.ops.aten.index_put(base, [None] * dim + [positions], source)
+
+
+def _within(bound: Any, size: Any) -> Any:
+    """An end of a slice, counted from the beginning, and not beyond the dimension."""
+    import torch
+
+    if bound is None or (type(bound) is int and bound == sys.maxsize):
+        return size
+    if _may_be_negative(bound) or (type(bound) is int and bound < 0):
+        bound = torch.sym_max(0, torch.sym_ite(bound < 0, bound + size, bound))
+    return torch.sym_min(bound, size)
+
+
+def _may_be_negative(number: Any) -> bool:
+    """Whether this is a number from data of which nothing says that it counts from the beginning."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return _is_from_data(number) and not statically_known_true(number >= 0)
+
+
+def _is_from_data(number: Any) -> bool:
+    """Whether a number is one that only the graph knows, or is computed of such numbers."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return bool(free_unbacked_symbols(number))

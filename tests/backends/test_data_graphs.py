@@ -1,0 +1,101 @@
+"""Numbers and sizes from data under compilers: whole graphs, with gradients."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import dynamo_lite
+from dynamo_lite.testing import CompileCounterWithBackend, differences
+
+
+def cleared_behind(x, n):
+    y = x * 2
+    for i in range(3):
+        y[i, n[i] :] = 0
+    return y
+
+
+def cleared_box(x, n):
+    y = x.clone()
+    left, right = n[0], n[1]
+    y[:, left : left + right] = 0
+    return y
+
+
+def moved(x, n):
+    y = x.clone()
+    y[1, : n[1]] = x[0, : n[1]] * 3
+    return y
+
+
+def product(x, n):
+    rows = x[: n.max()]
+    return rows @ rows.T
+
+
+def convolved(x, n):
+    return F.conv1d(x[:, None, : n.max() + 1], torch.ones(1, 1, 2))
+
+
+def attention(x, n):
+    rows = x[n > 1][None]
+    return F.scaled_dot_product_attention(rows, rows, rows)
+
+
+def masked_loss(x, n):
+    return F.mse_loss(x[n > 1], (x.detach() * 0.5)[n > 1])
+
+
+def written_by_mask(x, n):
+    y = torch.zeros(3, 7)
+    y[n > 1] = torch.tanh(x[0])
+    return y.sum(0)
+
+
+def scaled_by_sides(x, n):
+    top = x.max().item()
+    return x * top if top > 0 else x - top
+
+
+PROGRAMS = [
+    cleared_behind,
+    cleared_box,
+    moved,
+    product,
+    convolved,
+    attention,
+    masked_loss,
+    written_by_mask,
+    scaled_by_sides,
+]
+
+
+def outcome(call):
+    x = torch.arange(-4.0, 17).reshape(3, 7).div(8).requires_grad_()
+    n = torch.tensor([2, 4, 1])
+    result = call(x, n)
+    return result, *torch.autograd.grad(result.sum(), x)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("fn", PROGRAMS)
+def test_whole_graphs_with_gradients(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    assert not list(differences(outcome(compiled), outcome(fn), tol=1e-5))
+    assert counter.frame_count == 1
+
+
+def test_results_that_lie_in_an_input_where_data_decide():
+    """Rows of an input up to lengths: their place in its memory is asked of the compiled graph."""
+
+    def fn(x, n):
+        rows = [x[i, :k] for i, k in enumerate(n.tolist())]
+        print(end="")
+        return rows
+
+    x, n = torch.arange(21.0).reshape(3, 7), torch.tensor([2, 4, 1])
+    rows = dynamo_lite.compile(fn, backend="inductor")(x, n)
+    assert [row.tolist() for row in rows] == [[0, 1], [7, 8, 9, 10], [14]]
+    rows[1].zero_()
+    assert x[1].tolist() == [0, 0, 0, 0, 11, 12, 13]
