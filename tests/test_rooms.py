@@ -15,7 +15,7 @@ MOST_FILES = 25
 MOST_LINES = {
     ".": 4_860,
     "backends": 3_440,
-    "backends/compiled": 1_040,
+    "backends/compiled": 1_060,
     "backends/regions": 1_080,
     "backends/rewrites": 350,
     "dynamism": 1_035,
@@ -25,7 +25,7 @@ MOST_LINES = {
     "graph/inputs": 810,
     "graph/logs": 600,
     "graph/passes": 2_735,
-    "graph/shapes": 3_050,
+    "graph/shapes": 3_080,
     "guards": 2_175,
     "interp": 1_700,
     "isa": 3_262,

@@ -52,6 +52,10 @@ FUSES_BRANCHES = "dynamo_lite_fuses_branches"
 of `config.capture_branches`, by `benchmarks/branches.py`."""
 
 
+WRAPS_INTS = "dynamo_lite_wraps_ints"
+"""Name of an attribute of backends, True where whole numbers that the graph computes have 64 bits: Python's have as many as they need."""
+
+
 SYMBOL_NODES = Patches(symbol_nodes.substitutes)
 """Around what AOTAutograd traces."""
 

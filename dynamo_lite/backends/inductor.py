@@ -19,7 +19,7 @@ from dynamo_lite.config import config as frontend_config
 from dynamo_lite.data_stack import with_room
 from dynamo_lite.messages import near_names
 
-from .aot import BOXED, FLOATS, FUSES_BRANCHES, boxed_forward, call_with_fakes, load_compiler
+from .aot import BOXED, FLOATS, FUSES_BRANCHES, WRAPS_INTS, boxed_forward, call_with_fakes, load_compiler
 from .compiled import artifact, data_graphs, kernels, vec_isa
 from .compiled.compiled_graph import called_directly
 from .freezing import freeze
@@ -34,8 +34,8 @@ from .undefined_gradients import UNDEFINED
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-QUICKER = Patches(kernels.substitutes, vec_isa.substitutes)
-"""Around what Inductor compiles: the same kernels, sooner."""
+COMPILING = Patches(kernels.substitutes, vec_isa.substitutes, data_graphs.substitutes)
+"""Around what Inductor compiles: the same kernels, sooner, and what it would print wrongly."""
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -66,8 +66,8 @@ def inductor(
                 from_data = data_graphs.depends_on_data(gm, fakes)
                 inner = data_graphs.compiler_of(gm) if from_data else _in_regions(gm)
                 rules = data_graphs.decompositions() if from_data else None
-                inner = partial(with_room, QUICKER(inner))  # a backward pass is compiled when it is needed
-                with QUICKER:
+                inner = partial(with_room, COMPILING(inner))  # a backward pass is compiled when it is needed
+                with COMPILING:
                     compiled = compile_fx(
                         graph, fakes, config_patches=settings, inner_compile=inner, decompositions=rules
                     )
@@ -252,6 +252,7 @@ inductor.reset = reset
 for _backend in (inductor, max_autotune, reduce_overhead, freezing):
     setattr(_backend, FLOATS, "tensors")
     setattr(_backend, FUSES_BRANCHES, True)
+    setattr(_backend, WRAPS_INTS, True)
     setattr(_backend, UNDEFINED, True)
 inductor.requirements = Requirements(trains=True, check=_why_not, install="g++, or Triton for CUDA")
 max_autotune.requirements = inductor.requirements

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from dynamo_lite.backends.aot import FLOATS, FUSES_BRANCHES, aot_autograd
+from dynamo_lite.backends.aot import FLOATS, FUSES_BRANCHES, WRAPS_INTS, aot_autograd
 from dynamo_lite.backends.inductor import recording
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.backends.undefined_gradients import UNDEFINED
@@ -50,6 +50,7 @@ class CompileCounterWithBackend(CompileCounter):
         self.backend = backend
         self.dynamo_lite_floats = getattr(lookup_backend(backend), FLOATS, "items")
         self.dynamo_lite_fuses_branches = getattr(lookup_backend(backend), FUSES_BRANCHES, False)
+        self.dynamo_lite_wraps_ints = getattr(lookup_backend(backend), WRAPS_INTS, False)
         self.dynamo_lite_undefined_gradients = getattr(lookup_backend(backend), UNDEFINED, False)
 
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:

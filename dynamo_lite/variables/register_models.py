@@ -109,6 +109,16 @@ if find_spec("torch") is not None:
         module_hooks,
         saved_tensors,
     )
-    from .torch.data import branches, clocks, extremes, late_lists, late_numbers, masked, nonzero_rows, one_hot, truths  # noqa: F401
+    from .torch.data import (  # noqa: F401
+        branches,
+        clocks,
+        extremes,
+        late_lists,
+        late_numbers,
+        masked,
+        nonzero_rows,
+        spelled_out,
+        truths,
+    )
     from .torch.higher_order import attention, control_flow, func, operators  # noqa: F401
     from .torch.numpy import models  # noqa: F401

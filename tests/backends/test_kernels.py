@@ -13,7 +13,7 @@ from torch._inductor.async_compile import AsyncCompile
 
 import dynamo_lite
 from dynamo_lite.backends.compiled import artifact, kernels, vec_isa
-from dynamo_lite.backends.inductor import QUICKER, inductor, is_inductor_supported
+from dynamo_lite.backends.inductor import COMPILING, inductor, is_inductor_supported
 
 pytestmark = pytest.mark.skipif(not is_inductor_supported(), reason="no C++ compiler")
 
@@ -95,12 +95,12 @@ def test_torch_is_as_it_was_when_the_last_thread_leaves():
     inside, leave = threading.Event(), threading.Event()
 
     def other():
-        with QUICKER:
+        with COMPILING:
             inside.set()
             leave.wait(60)
 
     thread = threading.Thread(target=other)
-    with QUICKER:
+    with COMPILING:
         thread.start()
         assert inside.wait(60)
     assert AsyncCompile.cpp_pybinding is not ORIGINAL[0]
@@ -130,17 +130,17 @@ class TestVectorInstructions:
 
     def test_only_the_best_is_tried(self, sets):
         for _ in range(2):
-            with QUICKER:
+            with COMPILING:
                 assert cpu_vec_isa.pick_vec_isa() == "a b"
         assert sets == ["broken", "a b"]
         assert cpu_vec_isa.valid_vec_isa_list() == ["a b", "a"]
 
     def test_all_where_a_setting_chooses(self, sets, monkeypatch):
         monkeypatch.setenv("ATEN_CPU_CAPABILITY", "a")
-        with QUICKER:
+        with COMPILING:
             assert cpu_vec_isa.valid_vec_isa_list() == ["a b", "a"]
         monkeypatch.delenv("ATEN_CPU_CAPABILITY")
-        with QUICKER, config.patch("cpp.simdlen", 256):
+        with COMPILING, config.patch("cpp.simdlen", 256):
             assert cpu_vec_isa.valid_vec_isa_list() == ["a b", "a"]
 
 

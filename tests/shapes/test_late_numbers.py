@@ -431,3 +431,22 @@ def test_functions_with_a_domain_in_one_graph(program, backend):
         for row in ROWS:
             x = torch.tensor(row)
             assert told(compiled, x) == told(program, x)
+
+
+def cubed(t):
+    n = t.sum().item()
+    return t * (n**3 % 1000)
+
+
+def multiplied(t):
+    n, m = t.tolist()[:2]
+    return t + n * m // 7
+
+
+@pytest.mark.parametrize("fn", [cubed, multiplied])
+def test_inductor_is_given_ints_of_64_bits_alone(fn):
+    """Where a product outgrows them, the function starts again, without the graph."""
+    compiled = dynamo_lite.compile(fn, backend="inductor", fullgraph=True)
+    for values in ([1, 2, 3], [2**31 + 5, 2**33 + 1, 3], [4, 5, 6]):
+        t = torch.tensor(values)
+        assert torch.equal(compiled(t), fn(t))

@@ -419,3 +419,37 @@ def test_a_mask_of_other_values_may_select_fewer():
     x, t = torch.arange(24.0).reshape(6, 4), torch.tensor([1.0, -100, 2, 0, 3, -100])
     compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
     assert not list(differences(compiled(x, t.clone()), fn(x, t.clone())))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_sequences_of_lengths_from_data_are_padded(batch_first, side, backend):
+    def fn(x, lengths):
+        rows = [x[i, :n] for i, n in enumerate(lengths.tolist())]
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first, 0.5, side)
+
+    x = torch.arange(42.0).reshape(3, 7, 2).requires_grad_()
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    for lengths in (torch.tensor([2, 4, 1]), torch.tensor([7, 0, 3])):
+        result, expected = compiled(x, lengths), fn(x, lengths)
+        assert not list(differences(result, expected))
+        gradients = [torch.autograd.grad(y.square().sum(), x) for y in (result, expected)]
+        assert not list(differences(*gradients))
+
+
+@pytest.mark.parametrize(
+    ("side", "error"),
+    [
+        ("up", "Expected padding_side to be one of left or right"),
+        ("left", "must match the existing size|doesn't match|The size of tensor"),
+    ],
+)
+def test_errors_of_padded_sequences_of_lengths_from_data(side, error):
+    def fn(x, lengths):
+        rows = [x[i, : lengths[i].item(), : 3 - i] for i in range(2)]
+        return torch.nn.utils.rnn.pad_sequence(rows, padding_side=side)
+
+    arguments = torch.zeros(2, 7, 3), torch.tensor([2, 4])
+    with pytest.raises(RuntimeError, match=error):
+        dynamo_lite.compile(fn, backend="eager")(*arguments)

@@ -11,12 +11,14 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
 
 from dynamo_lite.backends.aot import run_graph
+from dynamo_lite.backends.rewrites.patches import Substitute
 from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.signals import let_through
 
@@ -125,6 +127,24 @@ def _shares_memory(node: Node) -> bool:
     """Whether an operand is viewed or written to."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any(one.alias_info is not None for one in (*schema.arguments, *schema.returns))
+
+
+def substitutes() -> Iterator[Substitute]:
+    """For `Patches`."""
+    from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+    yield Substitute(PythonWrapperCodegen, "codegen_dynamic_select_index", _in_python)
+
+
+def _in_python(original: Callable[..., None]) -> Callable[..., None]:
+    """Where a view begins is written into Python code as the text of an expression, which may have functions of sympy (`Max`)."""
+
+    def codegen_dynamic_select_index(self: Any, node: Any, **settings: Any) -> None:
+        names = ("index", "size", "base_offset", "base_dim_stride")
+        printed = {name: f"({self.codegen_sizevar(getattr(node, name))})" for name in names}
+        original(self, SimpleNamespace(unbacked_offset_symbol=node.unbacked_offset_symbol, **printed), **settings)
+
+    return codegen_dynamic_select_index
 
 
 def decompositions() -> dict[Any, Any]:

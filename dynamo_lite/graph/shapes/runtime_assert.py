@@ -21,6 +21,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from dynamo_lite.backends.aot import WRAPS_INTS
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.nodes import NodeMeta
 from dynamo_lite.graph.core.values import SymValue, TensorValue
@@ -41,6 +42,9 @@ def add_runtime_asserts(builder: GraphBuilder, symbols: Symbols) -> bool:
         writer = _Writer(builder, symbols)
         for fact in _facts(symbols, writer.made_at):
             writer.add(fact)
+        if getattr(builder.tr.backend, WRAPS_INTS, False):
+            for number in _large_numbers(builder, symbols, writer.made_at):
+                writer.add(sympy.And(sympy.Ge(number, -(1 << 63)), sympy.Lt(number, 1 << 63)))
     place = None
     for node in builder.graph.nodes:
         if node not in known and type(node.meta) is not NodeMeta:
@@ -64,6 +68,32 @@ def _facts(symbols: Symbols, made_at: dict[Any, _Place]) -> list[Any]:
     for asserted in env.deferred_runtime_asserts.values():
         facts.update(dict.fromkeys([item.expr for item in asserted if item.expr.free_symbols & made_at.keys()]))
     return list(facts)
+
+
+def _large_numbers(builder: GraphBuilder, symbols: Symbols, made_at: dict[Any, _Place]) -> dict[Any, None]:
+    """The ints that operators on tensors need, computed from numbers of the graph, and that 64 bits may not hold. (Sums of some numbers
+    pass: an index or a length is far from that.)"""
+    found: dict[Any, None] = {}
+    needed: set[Node] = set()
+    for node in reversed(builder.graph.nodes):
+        number = getattr(node.meta, "subject", None)
+        is_number = type(number) is SymValue
+        if node.op == "output" or (is_number and node not in needed):
+            continue
+        needed.update(node.all_input_nodes)
+        expr = number.sym.node.expr if is_number and isinstance(number.sym, torch.SymInt) else sympy.Integer(0)
+        symbols_of = expr.free_symbols
+        if symbols_of & made_at.keys() and all(s.is_integer for s in symbols_of) and not _is_sum(expr):
+            bounds = symbols.env.bound_sympy(expr)
+            if bounds.lower < -(1 << 63) or bounds.upper >= 1 << 63:
+                found[expr] = None
+    return found
+
+
+def _is_sum(expr: Any) -> bool:
+    """Whether an expression adds numbers, with small factors."""
+    terms = [term.as_coeff_Mul() for term in sympy.Add.make_args(expr)]
+    return all(abs(factor) < 1 << 31 and (rest.is_Symbol or rest == 1) for factor, rest in terms)
 
 
 class _Nodes(PythonReferenceAnalysis):
