@@ -821,6 +821,11 @@ class LeaveData(Fact):
 
 
 @dataclass(frozen=True)
+class AssumeLargeSizes(Fact):
+    """Sizes that data decide are taken to be 2 at least: a compiler asks for more than the graph knows, mostly to lay out tensors."""
+
+
+@dataclass(frozen=True)
 class FollowToReturn(Fact):
     """What the sides of the branch at this place leave can't be put together where they meet, and why: they are followed to the end of the
     function."""

@@ -13,11 +13,11 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_860,
+    ".": 4_870,
     "backends": 3_440,
-    "backends/compiled": 1_060,
+    "backends/compiled": 1_100,
     "backends/regions": 1_080,
-    "backends/rewrites": 350,
+    "backends/rewrites": 410,
     "dynamism": 1_035,
     "frontend": 4_230,
     "graph": 2_680,
@@ -25,7 +25,7 @@ MOST_LINES = {
     "graph/inputs": 810,
     "graph/logs": 600,
     "graph/passes": 2_735,
-    "graph/shapes": 3_080,
+    "graph/shapes": 3_100,
     "guards": 2_175,
     "interp": 1_700,
     "isa": 3_262,

@@ -28,6 +28,7 @@ class Facts:
     asks_by_node: bool = False
     state_changed: bool = False
     leaves_data: bool = False
+    assumes_large_sizes: bool = False
     selections: frozenset[tuple[int, int]] = frozenset()
     followed_to_return: Mapping[tuple[int, int], exc.Unsupported] = field(default_factory=dict)
 
@@ -52,6 +53,8 @@ class Facts:
                 return replace(self, followed_to_return={**self.followed_to_return, place: reason})
             case exc.LeaveData():
                 return replace(self, leaves_data=True)
+            case exc.AssumeLargeSizes():
+                return replace(self, assumes_large_sizes=True)
             case exc.StateChanged():
                 return replace(self, state_changed=True)
         raise NotImplementedError(type(fact).__name__)

@@ -194,6 +194,8 @@ class OperatorCalls:
                 self._check_views(tensors, error)
             asked = getattr(error.cause, "cond", None)
             if asked is not None and self.sizes.known is not None:
+                if self.sizes.known.assume_elements(asked):
+                    return self._propagate(op, target, fx_args, fx_kwargs, tensors, values, key, memory)
                 error.context = (
                     f"{getattr(target, '__name__', target)} asks for {self.sizes.known.describe_expr(asked)}"
                 )

@@ -364,6 +364,7 @@ def _backend_failed(
     graph, and of its gradients: what it finds wrong with them the program will, in its own time, and may have an `except` for."""
     _restart_if_exhausted(env)
     sizes.without_data(error)
+    sizes.with_large_sizes(error)
     if not raised_by_operator(error):
         return
     if not raises_on_fakes(gm, inputs):  # then it is about gradients, or about what AOTAutograd does to the graph

@@ -34,7 +34,7 @@ def pad_sequence(
     longest, n, first = max(lengths), len(lengths), sequences[0]
     sizes = (n, longest) if batch_first else (longest, n)
     result = full((*sizes, *first.shape[1:]), padding_value, dtype=first.dtype, device=first.device)
-    for i, (sequence, length) in enumerate(zip(sequences, lengths)):
+    for i, (sequence, length) in enumerate(zip(sequences, lengths, strict=True)):
         start = longest - length if padding_side == "left" else 0
         part = (
             result.select(0, i).narrow(0, start, length)

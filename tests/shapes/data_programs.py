@@ -446,7 +446,7 @@ def ragged_positions():
     return with_ints(f)
 
 
-@program(whole=False, note="pad_sequence compares the lengths; it is the last operator, and runs by itself")
+@program()
 def length_regulator():
     def f(x, durations):
         rows = [part.repeat_interleave(n, 0) for part, n in zip(x, durations, strict=True)]

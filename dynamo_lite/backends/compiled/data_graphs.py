@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import sympy
 from torch.fx import Node
 
 from dynamo_lite.backends.aot import run_graph
@@ -38,13 +39,15 @@ def depends_on_data(gm: GraphModule, fakes: list[Any]) -> bool:
 
 def compiler_of(captured: GraphModule) -> Callable[..., Any]:
     """Inductor's compiler of one ATen graph. Nobody would make another backward pass: it is compiled when the forward pass has run."""
-    from torch._inductor.compile_fx import compile_fx_inner
+    from torch._inductor import compile_fx, config
 
     def compile_one(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
+        patches = {"layout_optimization": False} if _set_convolutions_apart(graph) else {}
         unchanged = _copied(graph)  # the compiler changes the one that it gets
         while True:
             try:
-                return compile_fx_inner(graph, inputs, **settings)
+                with config.patch(patches):
+                    return compile_fx.compile_fx_inner(graph, inputs, **settings)
             except Exception as error:
                 let_through(error)
                 if not _avoid(unchanged, str(error)):
@@ -56,8 +59,28 @@ def compiler_of(captured: GraphModule) -> Callable[..., Any]:
                         ]
                     return run_graph(unchanged, inputs)
                 graph = _copied(unchanged)
+                patches["layout_optimization"] = (
+                    False  # torch's own kernel gives the strides that it gives in eager execution
+                )
 
     return compile_one
+
+
+def _set_convolutions_apart(graph: GraphModule) -> bool:
+    """Have convolutions of sizes from data run by themselves; whether there are any. Inductor sorts the strides of such tensors wrongly
+    (torch 2.13): it lays out the images in one order, and takes the results for laid out in another."""
+    import torch
+
+    convolutions = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
+    apart = [
+        node
+        for node in graph.graph.nodes
+        if node.target in convolutions
+        and any(map(_is_from_data, node.args[node.target is convolutions[1]].meta["val"].shape))
+    ]
+    for node in apart:
+        _run_by_itself(node)
+    return bool(apart)
 
 
 def _copied(graph: GraphModule) -> GraphModule:
@@ -132,8 +155,10 @@ def _shares_memory(node: Node) -> bool:
 def substitutes() -> Iterator[Substitute]:
     """For `Patches`."""
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.sizevars import SizeVarAllocator
 
     yield Substitute(PythonWrapperCodegen, "codegen_dynamic_select_index", _in_python)
+    yield Substitute(SizeVarAllocator, "check_equals", _without_promises)
 
 
 def _in_python(original: Callable[..., None]) -> Callable[..., None]:
@@ -145,6 +170,19 @@ def _in_python(original: Callable[..., None]) -> Callable[..., None]:
         original(self, SimpleNamespace(unbacked_offset_symbol=node.unbacked_offset_symbol, **printed), **settings)
 
     return codegen_dynamic_select_index
+
+
+def _without_promises(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Inductor puts sizes together by their ranges (7 is more than 3 at most), and takes for granted that they make up each other. Of
+    sizes from data nobody would check that: `rows.t().reshape(-1, 7)` had wrong elements (torch 2.13). Where it is told, it copies."""
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    def check_equals(self: Any, left: Any, right: Any) -> Any:
+        if (_is_from_data(left) or _is_from_data(right)) and not self.statically_known_equals(left, right):
+            raise GuardOnDataDependentSymNode(sympy.Eq(left, right))
+        return original(self, left, right)
+
+    return check_equals
 
 
 def decompositions() -> dict[Any, Any]:

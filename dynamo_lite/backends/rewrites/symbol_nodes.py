@@ -1,15 +1,16 @@
-"""A node for each symbol that floats of an ATen graph are computed from.
+"""A node for each symbol that floats of an ATen graph are computed from, and none that asks a gradient for its size.
 
 Input: the graph that AOTAutograd has traced. Output: the same graph, with `sym_size` of tensors that have such a symbol as a size.
 
 `tensorify_python_scalars` of torch.fx, which AOTAutograd calls, looks for these nodes. If the program asks for no such size, but for
 `(s - 1) // 2` of a result, or for the mean of what a mask selects, there would be none. (In the graphs of torch.compile each symbol of an
-input is an input itself, and those of results have nodes.)
+input is an input itself, and those of results have nodes.) Its partitioner keeps sizes for the backward pass, and takes those of incoming
+gradients (`tangents`) for sizes that the forward pass knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from .patches import Substitute
@@ -24,7 +25,12 @@ def substitutes() -> Iterator[Substitute]:
 
 def _behind_nodes(original: Callable[..., None]) -> Callable[..., None]:
     def tensorify_python_scalars(gm: Any, *args: Any) -> None:
-        _add_nodes(gm.graph, _symbols_of_floats(gm.graph))
+        of_gradients = _sizes_of_gradients(gm.graph)
+        added = _add_nodes(gm.graph, _symbols_of_floats(gm.graph) | of_gradients.keys())
+        for size in added.keys() & of_gradients.keys():
+            for node in of_gradients[size]:
+                node.replace_all_uses_with(added[size])
+                gm.graph.erase_node(node)
         original(gm, *args)
 
     return tensorify_python_scalars
@@ -41,18 +47,73 @@ def _symbols_of_floats(graph: Any) -> set[Any]:
     return of_floats - {value.node.expr for value in values if isinstance(value, torch.SymInt | torch.SymFloat)}
 
 
-def _add_nodes(graph: Any, symbols: set[Any]) -> None:
-    """Ask the first tensor that has the symbol as a size."""
+def _sizes_of_gradients(graph: Any) -> dict[Any, list[Any]]:
+    """By the size: the nodes that ask an incoming gradient, or what is computed of one, for it."""
     import torch
 
-    nodes = list(graph.nodes) if symbols else []
+    found: dict[Any, list[Any]] = {}
+    behind = _behind_gradients(graph)
+    sym_size = torch.ops.aten.sym_size.int
+    asking = [
+        node
+        for node in graph.nodes
+        if node.target is sym_size and node.args[0] in behind and _expr(node.meta.get("val"))
+    ]
+    same = _sizes_of_results(graph) if asking else {}
+    for node in asking:
+        size = _expr(node.meta["val"])
+        found.setdefault(same.get(size, size), []).append(node)
+    return found
+
+
+def _sizes_of_results(graph: Any) -> dict[Any, Any]:
+    """For the sizes of incoming gradients those of the results that these are for: where data decide, AOTAutograd has made the gradients
+    like the results of an earlier run, with other symbols."""
+    placeholders = graph.find_nodes(op="placeholder")
+    tangents = [node for node in placeholders if _is_tangent(node)]
+    results = next(iter(graph.find_nodes(op="output"))).args[0]
+    results = results[: len(results) - (len(placeholders) - len(tangents))]
+    same: dict[Any, Any] = {}
+    if len(results) == len(tangents):  # else some results have no gradients
+        for tangent, result in zip(tangents, results, strict=True):
+            shapes = [getattr(node.meta.get("val"), "shape", ()) for node in (tangent, result)]
+            same.update({_expr(one): _expr(other) for one, other in zip(*shapes, strict=False) if _expr(one)})
+    return same
+
+
+def _expr(size: Any) -> Any:
+    """The expression of a symbolic size; None of a number."""
+    return getattr(getattr(size, "node", None), "expr", None)
+
+
+def _is_tangent(node: Any) -> bool:
+    return node.op == "placeholder" and "tangents" in str(node.target)
+
+
+def _behind_gradients(graph: Any) -> set[Any]:
+    """The incoming gradients, and what is computed of them."""
+    behind: set[Any] = set()
+    for node in graph.nodes:
+        if _is_tangent(node) or not behind.isdisjoint(node.all_input_nodes):
+            behind.add(node)
+    return behind
+
+
+def _add_nodes(graph: Any, sizes: Collection[Any]) -> dict[Any, Any]:
+    """Ask the first tensor that has it for each size. The new nodes."""
+    import torch
+
+    added: dict[Any, Any] = {}
+    nodes = list(graph.nodes) if sizes else []
+    behind = _behind_gradients(graph) if sizes else ()
     first_operator = next((node for node in nodes if node.op != "placeholder"), None)
     for node, following in zip(nodes, nodes[1:], strict=False):
         value = node.meta.get("val")
-        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or node in behind:
             continue
         for dim, size in enumerate(value.shape):
-            if type(size) is torch.SymInt and size.node.expr in symbols:
-                symbols.discard(size.node.expr)
+            if type(size) is torch.SymInt and size.node.expr in sizes and size.node.expr not in added:
                 with graph.inserting_before(first_operator if node.op == "placeholder" else following):
-                    graph.call_function(torch.ops.aten.sym_size.int, (node, dim)).meta["val"] = size
+                    added[size.node.expr] = made = graph.call_function(torch.ops.aten.sym_size.int, (node, dim))
+                made.meta["val"] = size
+    return added

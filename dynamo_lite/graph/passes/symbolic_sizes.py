@@ -19,7 +19,7 @@ from torch.fx import Node
 
 from dynamo_lite.config import config
 from dynamo_lite.dynamism import dynamic_shapes
-from dynamo_lite.exc import LeaveData, Mismatch, NumbersSeen, Refused, Restart
+from dynamo_lite.exc import AssumeLargeSizes, LeaveData, Mismatch, NumbersSeen, Refused, Restart
 from dynamo_lite.graph.core.effect import GraphEffect
 from dynamo_lite.graph.core.failure import trace_left
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from dynamo_lite.graph.shapes.symbols import Symbols
     from dynamo_lite.record import Function
 
+
+_ASKED = "on data-dependent expression"  # in `GuardOnDataDependentSymNode`, also where a compiler has wrapped that
 
 MAX_FAILURES = 4
 """A version whose assumptions about numbers from data have failed so many times is compiled anew, with breaks where these are made."""
@@ -114,6 +116,15 @@ class SymbolicSizes(GraphEffect):
         made."""
         if self.needs_no_data:
             raise Restart(f"a graph with numbers that data decide cannot be used: {why}", fact=LeaveData())
+
+    def with_large_sizes(self, error: Exception) -> None:
+        """If a compiler has asked for sizes that data decide, and no break may be made, have the frame analysed again, with what answers
+        most of such questions."""
+        builder = self.builder
+        if builder is None or self.known is None or builder.tr.facts.assumes_large_sizes:
+            return
+        if self.known.first_ranges and _ASKED in str(error):
+            raise Restart(f"a compiler asks for sizes: {error}", fact=AssumeLargeSizes())
 
     def require_undoable(self, gm: GraphModule, args: list[Any], protect: Callable[[Any], Any]) -> None:
         """Do that if the graph leaves something behind where it raises: eager execution may not raise there, or another error."""

@@ -20,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, StrictMinMaxConstr
 from torch.utils._sympy.functions import Max, Mod, PythonMod
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.printers import PythonPrinter
-from torch.utils._sympy.value_ranges import ValueRanges
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from dynamo_lite.config import config
 from dynamo_lite.dynamism.dynamic_shapes import fix, followed_dims
@@ -378,7 +378,31 @@ class Symbols:
             for symbol in made:
                 self.first_ranges.setdefault(symbol, self.env.var_to_range.get(symbol))
                 self.made_by.setdefault(symbol, stack[-1] if stack else None)
+            if self.tr.facts.assumes_large_sizes:
+                self._assume_at_least(2, made)
         return has_made
+
+    def _assume_at_least(self, n: int, numbers: Iterable[Any]) -> None:
+        """Take for granted that those of the numbers which are sizes are not below one. The graph will assert it."""
+        for size in numbers:
+            bounds = self.env.var_to_range.get(size)
+            if size in self.env.size_like and bounds is not None and bounds.lower < n <= bounds.upper:
+                self.env._narrow(size, n, bounds.upper)
+
+    def assume_elements(self, asked: Any) -> bool:
+        """An operator asks for this condition. If it is known as soon as sizes that data decide are not zero, take that for granted: many
+        operators have a way of their own for empty tensors."""
+        ranges = self.env.var_to_range
+        may_be_zero = [
+            size
+            for size in asked.free_symbols & self.first_ranges.keys()
+            if size in self.env.size_like and ranges[size].lower == 0
+        ]
+        positive = {size: ValueRanges(1, ranges[size].upper) for size in may_be_zero}
+        if not positive or not bound_sympy(asked, {**ranges, **positive}).is_singleton():
+            return False
+        self._assume_at_least(1, positive)
+        return True
 
     def add_runtime_asserts(self, builder: GraphBuilder) -> bool:
         """Have the graph assert what was assumed about numbers that it makes. Returns whether there is anything to assert."""
