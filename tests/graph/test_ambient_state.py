@@ -143,6 +143,56 @@ class TestInferenceMode:
 
         whole(fails, x().requires_grad_())
 
+    @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+    @pytest.mark.parametrize("write", [0, 1, 2])
+    def test_a_graph_that_cannot_be_undone(self, write, backend):
+        """It is run on fake tensors up to what it changes, in the middle of the inference mode."""
+        total = torch.zeros(4, dtype=torch.long)
+        writes = [
+            lambda a: total.add_(torch.bincount(a, minlength=4)),
+            lambda a: total.copy_(a[a >= 0].reshape(4)),
+            lambda a: total.index_add_(0, (a == 1).nonzero().reshape(-1), torch.ones(2, dtype=torch.long)),
+        ]
+
+        def fn(a):
+            with torch.inference_mode():
+                writes[write](a)
+                with torch.inference_mode(False):
+                    writes[write](a)
+            return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+        compiled = dynamo_lite.compile(fn, backend=backend)
+        results = []
+        for run in (fn, compiled, compiled):
+            total.zero_()
+            state = run(torch.tensor([0, 1, 2, 1]))
+            results.append((state, total.tolist(), (torch.ones(2) + 1).requires_grad, keys()))
+        assert results[0][0] == (True, False)
+        assert results == results[:1] * 3
+
+    def test_gradients_that_are_asked_for_in_the_middle(self):
+        """The graph so far is run on fake tensors, twice, with sizes that data decide."""
+
+        def fn(w, mask):
+            y = w * 2
+            z = w[mask].sum() * y
+            with torch.inference_mode():
+                n = mask.nonzero().shape[0]
+                first = type(z.grad_fn).__name__
+                with torch.inference_mode(False), torch.no_grad():
+                    second = type(y.grad_fn).__name__
+                    v = w * n
+                return z + n, first, second, v, torch.is_grad_enabled()
+
+        before = keys()
+        run = run_both(fn, torch.ones(4, requires_grad=True), torch.tensor([True, False, True, False]))
+        assert run.result[1:3] == ("MulBackward0", "MulBackward0")
+        assert keys() == before and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+def keys():
+    return str(torch._C._dispatch_tls_local_include_set()), str(torch._C._dispatch_tls_local_exclude_set())
+
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_operators_under_a_default_dtype_set_in_the_code(backend):

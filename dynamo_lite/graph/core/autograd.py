@@ -28,6 +28,7 @@ from dynamo_lite.exc import Unsupported, gist, unsupported
 from dynamo_lite.signals import let_through
 
 from .keep_dynamo_unloaded import without_compiler
+from .modes import dispatch_keys_kept, inference_modes_left
 from .nodes import run_node
 from .saved_tensors import closed, enter
 from .state import leave_autocast
@@ -228,7 +229,10 @@ class Rerun:
         """The values of all nodes, in the ambient state that the graph so far leaves. An exception becomes a break."""
         builder, caches_casts = self.builder, torch.is_autocast_cache_enabled()
         try:
-            with builder.propagator.mode, without_compiler, dispatcher, builder.state.as_it_was(self._ambient):
+            state, left = builder.state.as_it_was, inference_modes_left(self.values)
+            kept = dispatch_keys_kept()  # inside of the dispatcher, which is there since it was made
+            # an inference mode sets the grad mode as well: the state is put back around those, and set within those that go on
+            with builder.propagator.mode, without_compiler, dispatcher, kept, state({}), left, state(self._ambient):
                 torch.set_autocast_cache_enabled(False)
                 with closed():
                     self._run()

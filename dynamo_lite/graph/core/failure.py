@@ -276,7 +276,8 @@ def _run_on_fakes(gm: GraphModule, last: int, args: Any, watch: _Watch) -> None:
     propagator.give_to_compilers()
     watch.inputs = set(_storages([*fakes, *grads]))
     leaves = _Leaves(fakes)
-    with propagator.mode, without_compiler, propagator.dispatcher(), watch, warnings_kept():
+    kept, left = modes.dispatch_keys_kept(), modes.inference_modes_left(values)
+    with kept, propagator.mode, without_compiler, propagator.dispatcher(), watch, warnings_kept(), left:
         for i, node in enumerate(gm.graph.nodes):
             if i > last or node.op == "output":
                 break

@@ -5,7 +5,8 @@ Input: torch's stack of function modes and its switch of the protocol, at an ana
 without the modes of the program, which would see every torch function that anybody calls, and the protocol switched off for operators
 about which the trace has asked the subclasses already. The trace knows what was taken off. During an analysis, and during the
 examination of a graph that failed, the program's `FakeTensorMode` is off torch's stack too: the analysis makes fake tensors of its own.
-Where an operator fails, torch's masks of dispatch keys are put back too.
+Where an operator fails, torch's masks of dispatch keys are put back too. Where a run of a graph stops half way, its inference modes are
+left.
 Invariant: afterwards the stacks and the switch are what they were. Contexts of a default device stay: they change what operators make.
 Mirrors `torch/csrc/autograd/python_torch_functions_manual.cpp`, `torch/csrc/utils/disable_torch_function.cpp` and `torch/overrides.py`
 (`_pop_mode_temporarily`).
@@ -21,6 +22,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
+from torch.fx import Node
 from torch.utils._device import DeviceContext
 
 from dynamo_lite.exc import CAUSE, CONTEXT, TRACEBACK
@@ -233,3 +236,27 @@ class dispatch_keys_kept:
                 pending += [CAUSE.__get__(each), CONTEXT.__get__(each)]
         self._handled = None
         self._guard.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def inference_modes_left(values: dict[Node, Any]) -> Iterator[None]:
+    """A run of a graph that may end in any place. What is left at the end, the innermost first, are the inference modes that the graph
+    has entered and not left: each would otherwise end when it is freed, and put back the state of the thread from when it began, with the
+    contexts that were around the run. `values`: of the nodes that have run, in their order. Those that a run has left open before are
+    entered again, for it goes on."""
+    for node in _open_inference_modes(values):
+        values[node] = _enter_inference_mode(*node.args)
+    try:
+        yield
+    finally:
+        for node in reversed(_open_inference_modes(values)):
+            _exit_inference_mode(values[node])
+
+
+def _open_inference_modes(values: dict[Node, Any]) -> list[Node]:
+    return [
+        node
+        for node in values
+        if node.target is _enter_inference_mode
+        and not any(user.target is _exit_inference_mode and user in values for user in node.users)
+    ]
