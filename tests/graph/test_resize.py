@@ -57,3 +57,36 @@ def test_out_of_another_size_is_resized(backend):
     for out in (torch.empty(0), torch.empty(2, 2)):
         assert run_both(added_into, torch.randn(3), out, _backend=backend).breaks
     assert not run_both(added_into, torch.randn(3), torch.empty(3), _backend=backend).breaks
+
+
+def to_the_size_of(m, x):
+    m.resize_(x.shape)
+    m.copy_(x)
+    return m + x
+
+
+def as_the_other(m, x):
+    return m.resize_as_(x).copy_(x) + x
+
+
+def own(m, x):
+    return m.clone().resize_(m.numel()) + x
+
+
+def part(m, x):
+    torch.ops.aten.resize_(m[1:], [x.shape[0] - 1])
+    return m + x
+
+
+@pytest.mark.parametrize("fn", [to_the_size_of, as_the_other, own, part])
+def test_sizes_that_vary(fn, recwarn):
+    """AOTAutograd fails on such a graph."""
+    compiled = dynamo_lite.compile(fn, backend="aot_eager")
+    for n in (4, 5, 6):
+        m, x = torch.ones(n), torch.randn(n)
+        expected_m = m.clone()
+        expected = fn(expected_m, x)
+        assert torch.equal(compiled(m, x), expected) and torch.equal(m, expected_m)
+    assert not [w for w in recwarn if "backend" in str(w.message)]
+    with pytest.raises(dynamo_lite.exc.Unsupported, match="resize_(as_)?(.default)? with sizes that vary"):
+        dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True, dynamic=True)(torch.ones(4), torch.ones(4))
