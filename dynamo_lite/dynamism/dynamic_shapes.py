@@ -200,7 +200,7 @@ def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
     hints = tr.dynamic_hints
     key = NUMBER, source.steps
     seen = hints.setdefault(key, value)
-    if seen is None or type(seen) is not int:
+    if seen is None or type(seen) not in _NUMBERS:
         return seen is None
     if seen != value and config.automatic_dynamic_shapes:
         hints[key] = None
@@ -208,8 +208,12 @@ def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
     return False
 
 
+_NUMBERS = (int, float)
+"""A sum begins as the int 0 and goes on as a float: what was seen may be of the other kind."""
+
+
 def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
-    """Whether a float from outside is one that varies: it was another one in an earlier compilation."""
+    """Whether a float from outside is one that varies: it was another number in an earlier compilation."""
     if config.specialize_float or not math.isfinite(value):
         return False
     if _is_counted(tr, source):
@@ -224,7 +228,7 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
     if hints.get(key) is STATIC_FLOAT:
         return False
     seen = hints.setdefault(key, value) if module is None else _seen_in(hints, source, module, value)
-    if seen != value and type(seen) is float and config.automatic_dynamic_shapes:
+    if seen != value and type(seen) in _NUMBERS and config.automatic_dynamic_shapes:
         hints[key] = None
         hints.pop((_OF_MODULES, source.steps), None)
         return True

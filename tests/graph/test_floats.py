@@ -505,3 +505,39 @@ def test_floats_in_bodies(name, backend, number):
             found.append((y, x.grad))
         assert same(*found)
     assert counter.frame_count == (4 if name in STRICT else 1 if number is numpy.float64 else 2)
+
+
+@pytest.mark.parametrize("numbers", [(0, 0.5, 0.25, 1.75, 3.0), (0.5, 0, 2, 3, 5), (1, 2.5, 3, 1.25, 4, 0.75)])
+def test_an_int_comes_before_floats(numbers):
+    """A number that was one of the other kind varies as well."""
+    check(lambda x, number: (x * number, number + 1), numbers, versions=3)
+
+
+@pytest.mark.parametrize("context", [lambda fn: fn, torch.no_grad()])
+@pytest.mark.parametrize("in_object", [False, True])
+def test_a_sum_that_begins_as_an_int(in_object, context):
+    """Each turn of the loop over batches goes on behind a break, where the sum is another float at each call."""
+
+    def evaluate(weight, batches):
+        meter, total, right = SimpleNamespace(sum=0), 0, 0
+        for x, y in batches:
+            dynamo_lite.graph_break()
+            out = x @ weight
+            loss = torch.nn.functional.cross_entropy(out, y).item()
+            if in_object:
+                meter.sum += loss * len(x)
+            else:
+                total += loss * len(x)
+            right += (out.argmax(1) == y).sum().item()
+        return meter.sum, total, right
+
+    evaluate = context(evaluate)
+    batches = [(torch.randn(4, 3), torch.randint(0, 3, (4,))) for _ in range(3)]
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(evaluate, backend=counter)
+    counts = []
+    for scale in (1, 2, 3, 4, 5, 6):
+        weight = torch.eye(3) * scale
+        assert compiled(weight, batches) == pytest.approx(evaluate(weight, batches))
+        counts.append(counter.frame_count)
+    assert counts[-1] == counts[2] <= 6
