@@ -455,6 +455,43 @@ def test_hooks_that_return_what_they_must_not():
             out.sum().backward()
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_warning_of_a_module_without_gradients_of_arguments_comes_in_each_backward_pass(backend):
+    def said(model):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                result = model(torch.ones(1, 3))
+                assert not len(caught) % 3
+                result.sum().backward()
+        return [(str(w.message), w.filename, w.lineno) for w in caught]
+
+    def warn(what):
+        warnings.warn(what)
+
+    model = torch.nn.Linear(3, 2)
+    model.register_full_backward_hook(lambda module, given, got: warn("own"))
+    model.register_full_backward_pre_hook(lambda module, got: warn("own before"))
+    expected = said(model)
+    assert len(expected) == 9
+    assert said(dynamo_lite.compile(model, backend=backend, fullgraph=True)) == expected
+    for again in (model, dynamo_lite.compile(model, backend=backend)):
+        result = again(torch.ones(1, 3)).sum()
+        with warnings.catch_warnings(), pytest.raises(UserWarning, match="hook is firing"):
+            warnings.filterwarnings("error", "Full backward hook")
+            result.backward()
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_gradient_for_arguments_that_want_none(backend):
+    model = torch.nn.Linear(3, 2)
+    model.register_full_backward_hook(lambda module, given, got: (torch.ones(1, 3),))
+    for run in (model, dynamo_lite.compile(model, backend=backend, fullgraph=True)):
+        with pytest.raises(RuntimeError, match="should always return None"):
+            run(torch.ones(1, 3)).sum().backward()
+
+
 def test_the_place_of_a_warning_about_a_module_without_gradients_of_arguments():
     def place(model):
         result = model(torch.ones(1, 3))

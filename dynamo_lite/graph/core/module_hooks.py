@@ -32,6 +32,13 @@ _NONE_NEEDED = (
     "https://docs.pytorch.org/docs/main/generated/torch.nn.Module.html#torch.nn.Module.register_full_backward_hook for more details."
 )
 
+_GRADIENTS_OF_NOTHING = (
+    "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+)
+
+_WARNING = -1
+"""In the place of the number of a hook: torch's warning that the module's arguments require no gradients."""
+
 _numbers = itertools.count()
 _registered: dict[int, Registration] = {}
 
@@ -74,9 +81,14 @@ class HookedCall:
     def _run(self, i: int, hook: Any, *grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """Call a hook with one or two tuples of gradients; its own for the first one, and the second."""
         if any(isinstance(g, FakeTensor | FunctionalTensor) for grad in grads for g in grad):
-            made = iter(_operator()(self.number, i, *([*grads, ()] if len(grads) == 1 else grads)))
+            alone = self.positions is None
+            made = iter(_operator()(self.number, i, *([*grads, ()] if len(grads) == 1 else grads), alone))
             return tuple([tuple([None if g is None else next(made) for g in grad]) for grad in grads])
         return (_checked(hook(self.module, *grads), grads[0]), *grads[1:])
+
+    def _warn(self, got: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Say that no argument requires gradients, at each backward pass: a compiler that traces one gets the operator."""
+        return self._run(_WARNING, _warn_in_backward, got)[0]
 
     def on_results(self, n: int, positions: tuple[int, ...], grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """The gradients of the call's results have been computed; those that replace them."""
@@ -85,14 +97,12 @@ class HookedCall:
             (got,) = hook(got)
         self.got = got
         if self.positions is None:
-            warnings.warn(_NONE_NEEDED, stacklevel=_level_of_caller())
+            got = self._warn(got)
             nothing = (None,) * self.n_args
             for hook in self.hooks:
                 given, got = hook(nothing, got)
                 if any(g is not None for g in given):
-                    raise RuntimeError(
-                        "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
-                    )
+                    raise RuntimeError(_GRADIENTS_OF_NOTHING)
             self.got = None
         return tuple([got[i] for i in positions])
 
@@ -123,6 +133,10 @@ def _checked(result: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
             f"Backward hook returned an invalid number of gradients, got {len(result)}, but expected {len(given)}"
         )
     return tuple(result)
+
+
+def _warn_in_backward(module: Any, got: tuple[Any, ...]) -> None:
+    warnings.warn(_NONE_NEEDED, stacklevel=_level_of_caller())
 
 
 def warn_of_no_arguments() -> None:
@@ -173,31 +187,36 @@ _libraries: list[torch.library.Library] = []
 
 @functools.cache
 def _operator() -> Any:
-    """`(number, i, gradients, others)`: hook number `i` of a registration. It returns the new gradients, and the others for the sake of
-    who has no other use for the call."""
+    """`(number, i, gradients, others, alone)`: hook number `i` of a registration. It returns the new gradients, and the others for the
+    sake of who has no other use for the call. `alone`: no argument of the module requires gradients."""
     library = torch.library.Library("dynamo_lite", "FRAGMENT")
     name = "module_hook"
-    library.define(f"{name}(int number, int i, Tensor?[] grads, Tensor?[] others) -> Tensor[]")
+    library.define(f"{name}(int number, int i, Tensor?[] grads, Tensor?[] others, bool alone) -> Tensor[]")
     library.impl(name, _run_hook, "CompositeExplicitAutograd")
     library.impl(name, _run_fake, "Meta")
     _libraries.append(library)
     return torch.ops.dynamo_lite.module_hook.default
 
 
-def _run_hook(number: int, i: int, grads: list[Any], others: list[Any]) -> list[Any]:
+def _run_hook(number: int, i: int, grads: list[Any], others: list[Any], alone: bool) -> list[Any]:
     module, *hooks = _registered[number].objects()
+    if i == _WARNING:
+        _warn_in_backward(module, tuple(grads))
+        return _run_fake(number, i, grads, others, alone)
     # The hook may keep what it gets; Inductor reuses the memory of the arguments of operators that it does not compile.
     given = [tuple([None if g is None else g.clone() for g in some]) for some in (grads, others)]
     if i >= _registered[number].n_hooks:
         given.pop()
     made = _checked(hooks[i](module, *given), given[0])
+    if alone and i < _registered[number].n_hooks and any(m is not None for m in made):
+        raise RuntimeError(_GRADIENTS_OF_NOTHING)
     return [
         *(_like(g, m) for g, m in zip(grads, made, strict=True) if g is not None),
-        *_run_fake(number, i, [], others),
+        *_run_fake(number, i, [], others, alone),
     ]
 
 
-def _run_fake(number: int, i: int, grads: list[Any], others: list[Any]) -> list[Any]:
+def _run_fake(number: int, i: int, grads: list[Any], others: list[Any], alone: bool) -> list[Any]:
     return [g.clone() for g in (*grads, *others) if g is not None]
 
 
