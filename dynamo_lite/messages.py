@@ -93,6 +93,41 @@ def _show_or_keep(message: warnings.WarningMessage) -> None:
             registry.pop((*key, *place), None)
 
 
+class _ThisThread:
+    """In a filter, the pattern that all modules match when this thread warns."""
+
+    def __init__(self) -> None:
+        self.thread: int | None = threading.get_ident()
+
+    def match(self, module: str) -> bool:
+        return threading.get_ident() == self.thread
+
+
+@contextlib.contextmanager
+def ignored() -> Iterator[None]:
+    """What this thread warns of is neither shown nor raised, whatever the program's filters say: it is no warning about the program.
+
+    The filters of other threads stay (`catch_warnings` would replace them), and no module forgets what it has shown, as all would do
+    when told of a new filter.
+    """
+    pattern = _ThisThread()
+    item: Any = ("ignore", None, Warning, pattern, 0)
+    filters = _filters()
+    filters.insert(0, item)
+    try:
+        yield
+    finally:
+        pattern.thread = None  # what remains in a copy of another thread's has no effect
+        for held in (filters, _filters()):
+            if item in held:
+                held.remove(item)
+
+
+def _filters() -> list[Any]:
+    """The filters by which a warning of this thread is judged. (From 3.14 on, they may be the context's.)"""
+    return getattr(warnings, "_get_filters", lambda: warnings.filters)()
+
+
 def place_of_builtin(fn: types.FunctionType) -> tuple[str, str, int] | None:
     """Name, file and line by which reports call a function of ours around a callable without Python code, or what is left of it after a
     break; None for any other function."""

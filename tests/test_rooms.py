@@ -13,8 +13,8 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_870,
-    "backends": 3_440,
+    ".": 4_892,
+    "backends": 3_446,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
     "backends/rewrites": 410,

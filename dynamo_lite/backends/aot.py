@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dynamo_lite._eval_frame import call_moved
 from dynamo_lite.data_stack import with_room
 from dynamo_lite.exc import TRACEBACK
+from dynamo_lite.messages import ignored
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, IN_INFERENCE, UNUSED_RANDOM
 
 from . import late_backward
@@ -115,8 +116,15 @@ def load_compiler(name: str) -> ModuleType:
     """
     if name not in sys.modules:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(with_room, import_module, name).result()
+            thread.submit(with_room, _import_silently, name).result()
     return sys.modules[name]
+
+
+def _import_silently(name: str) -> None:
+    """Import a module of torch's compilers. What those warn of meanwhile (deprecated parts of torch that they use) is nothing that the
+    program has done, and must not fail the import, which filters that raise would do."""
+    with ignored():
+        import_module(name)
 
 
 def raised_by_operator(error: BaseException) -> bool:

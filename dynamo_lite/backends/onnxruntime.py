@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from dynamo_lite.messages import ignored
 
 from .aot import FLOATS
 from .parts import MIN_OPERATORS, PartCompiler, compile_parts, outputs_of, validator
@@ -95,8 +96,7 @@ def _quiet() -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with ignored():
             yield
     finally:
         logger.setLevel(level)

@@ -6,9 +6,10 @@ with symbolic sizes, whose trace would hold the sizes of the example.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from dynamo_lite.messages import ignored
 
 from .requirements import Requirements
 
@@ -23,8 +24,8 @@ def torchscript(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any
     if any(not isinstance(value, torch.Tensor) for value in example_inputs) or _is_dynamic(gm):
         raise NotImplementedError("symbolic sizes in TorchScript")
     copies = [value.detach().clone(memory_format=torch.preserve_format) for value in example_inputs]
-    with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng():
-        warnings.simplefilter("ignore")  # deprecations of torch.jit, and its remarks on constants
+    # What is ignored are deprecations of torch.jit, and its remarks on constants.
+    with ignored(), torch.no_grad(), torch.random.fork_rng():
         traced = torch.jit.trace(gm.eval(), tuple(copies), check_trace=False, strict=False)
         return _as_tuple(torch.jit.optimize_for_inference(torch.jit.freeze(traced.eval())))
 

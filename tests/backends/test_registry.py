@@ -1,5 +1,6 @@
 import functools
 import re
+import subprocess
 import sys
 
 import pytest
@@ -215,3 +216,20 @@ def test_torchs_names_for_debugging(name):
 def test_a_name_of_torch_without_a_counterpart():
     with pytest.raises(InvalidBackend, match="no counterpart here; 'eager' runs .*known backends: aot_eager"):
         lookup_backend("pre_dispatch_eager")
+
+
+def test_what_torchs_compilers_warn_of_when_they_are_imported_is_not_the_programs():
+    program = """
+import sys, warnings
+import torch
+from dynamo_lite.backends.aot import load_compiler
+
+before = list(warnings.filters)
+assert "torch.utils.mkldnn" not in sys.modules
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("error")
+    warnings.filterwarnings("always", category=UserWarning)
+    load_compiler("torch._inductor.compile_fx")
+assert not caught and "torch.utils.mkldnn" in sys.modules and warnings.filters == before
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

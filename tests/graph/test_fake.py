@@ -15,7 +15,7 @@ import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.core import fake
 from dynamo_lite.graph.core.meta import intern, meta_of_fake, meta_of_input
-from dynamo_lite.messages import unshown
+from dynamo_lite.messages import ignored, unshown
 from dynamo_lite.record import STATS
 from tests.helpers.stub_trace import StubTrace
 
@@ -280,6 +280,27 @@ def test_other_threads_show_their_warnings_meanwhile():
         warnings.warn("after", stacklevel=1)
     assert [str(w.message) for w in kept] == ["kept"]
     assert [str(w.message) for w in caught] == ["shown", "after"]
+
+
+def test_what_is_ignored_is_that_of_one_thread():
+    def other():
+        with pytest.raises(UserWarning, match="raised"):
+            warnings.warn("raised", stacklevel=1)
+        raised.append(True)
+
+    before, raised = list(warnings.filters), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with ignored():
+            warnings.warn("ignored", stacklevel=1)
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            with warnings.catch_warnings():  # of another thread, say, that goes on meanwhile
+                warnings.warn("ignored", stacklevel=1)
+        with pytest.raises(UserWarning, match="after"):
+            warnings.warn("after", stacklevel=1)
+    assert raised and warnings.filters == before
 
 
 def test_threads_put_back_what_torch_warns_of():
