@@ -272,3 +272,30 @@ def test_copies_of_ints_that_vary_have_one_version():
     for n in (3, 5, 2**33):
         assert compiled(n) == n
     assert counter.frame_count <= 2
+
+
+class Sevens:
+    def __getitem__(self, i):
+        return 7.0 if i < 2 else super().__getitem__(i)
+
+    def __len__(self):
+        return 2
+
+
+class SevensList(Sevens, list):
+    pass
+
+
+class NumberOfTwo(float, Sevens):
+    pass
+
+
+def test_sequences_by_methods_of_their_class():
+    for make in (torch.tensor, torch.as_tensor, torch.asarray):
+        for cls, value in ((SevensList, [1.0, 2.0, 3.0]), (NumberOfTwo, 1.5)):
+            for wrap in (lambda v: v, lambda v: [v]):
+
+                def f(x, make=make, cls=cls, value=value, wrap=wrap):
+                    return x + make(wrap(cls(value))).sum()
+
+                run_both(f, torch.ones(2))

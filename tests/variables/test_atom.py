@@ -410,3 +410,81 @@ def test_a_conversion_that_appears_and_goes(name):
     finally:
         delattr(Late, name)
     assert fn() == before
+
+
+class Mixed:
+    def __float__(self):
+        return 7.5
+
+    def __int__(self):
+        return 42
+
+    def __index__(self):
+        return 3
+
+    def __complex__(self):
+        return 1 + 2j
+
+    def __str__(self):
+        return "mixed"
+
+    def __bool__(self):
+        return False
+
+    def __len__(self):
+        return 5
+
+    def __floor__(self):
+        return "floor"
+
+    def __rmul__(self, other):
+        return "multiplied"
+
+
+class MixedFloat(float, Mixed):
+    pass
+
+
+class FloatMixed(Mixed, float):
+    pass
+
+
+class MixedInt(int, Mixed):
+    pass
+
+
+class MixedText(str, Mixed):
+    pass
+
+
+class MixedBytes(bytes, Mixed):
+    pass
+
+
+class MixedList(list, Mixed):
+    pass
+
+
+def test_a_class_behind_the_builtin_one_gives_what_that_lacks():
+    check_lines(
+        """
+        float(MixedFloat(1.5)), int(MixedFloat(1.5)), bool(MixedFloat(1.5)), str(MixedFloat(1.5)), len(MixedFloat(1.5))
+        operator.index(MixedFloat(1.5)), [1, 2, 3, 4][MixedFloat(1.5)]
+        float(MixedInt(2)), int(MixedInt(2)), operator.index(MixedInt(2)), bool(MixedInt(0)), bool(MixedInt(1))
+        float(MixedText("12")), int(MixedText("12")), float(MixedBytes(b"3")), int(MixedBytes(b"3"))
+        float(FloatMixed(1.5)), bool(FloatMixed(1.5)), len(FloatMixed(1.5))
+        "%s" % str(MixedInt(2)), MixedList([1]) * 2, 2 * MixedText("ab"), 2.0 * MixedFloat(1.5)
+        """,
+        names=globals(),
+    )
+    check(
+        "complex(MixedFloat(1.5))",
+        "math.sqrt(MixedFloat(4.0)), math.sqrt(FloatMixed(4.0))",
+        "math.floor(MixedFloat(1.5)), math.floor(FloatMixed(1.5)), 2.0 * FloatMixed(1.5), f'{FloatMixed(1.5)}'",
+        "complex(MixedInt(2), 1)",
+        "f'{MixedFloat(1.5)}', f'{MixedInt(2)}'",
+        "'ab' * MixedText('ab')",
+        "[1] * MixedList([1])",
+        names=globals(),
+        fullgraph=False,
+    )

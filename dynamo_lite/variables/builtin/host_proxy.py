@@ -54,8 +54,13 @@ def converts_as_its_base(cls: type) -> bool:
 
 
 def _own_special_methods(cls: type) -> set[str]:
-    own = [name for b in mro_of(cls)[: mro_of(cls).index(atom_base(cls))] for name in dict_of(b)]
-    return {name for name in own if name[:2] == name[-2:] == "__"}
+    """Those that are found in classes of the program: before the builtin type, or behind it if that has none of this name itself (a
+    mixin behind it stands before `object`, whose methods it replaces)."""
+    bases, builtin_type = mro_of(cls), atom_base(cls)
+    place = bases.index(builtin_type)
+    before = {name for b in bases[:place] for name in dict_of(b)}
+    behind = {name for b in bases[place + 1 :] if b is not object for name in dict_of(b)}
+    return {name for name in before | (behind - set(dict_of(builtin_type))) if name[:2] == name[-2:] == "__"}
 
 
 def _is_read_past_its_class(cls: type) -> bool:

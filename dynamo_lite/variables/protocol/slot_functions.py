@@ -116,8 +116,16 @@ def _slot_sequence(*names: str) -> Any:
 
 def _is_number(cls: type, dunder: str) -> bool:
     """Whether the method, if there is one, is in the slot of numbers: `resolve_slotdups` leaves those of sequences where they are, but for
-    `__iadd__`, for which both kinds have the same wrapper."""
-    return defines(cls, dunder) and (dunder == "__iadd__" or not _is_of_sequence(cls, dunder))
+    `__iadd__`, for which both kinds have the same wrapper, and where the class has inherited the slot of numbers as well."""
+    return defines(cls, dunder) and (
+        dunder == "__iadd__" or not _is_of_sequence(cls, dunder) or _inherits_number(cls, dunder)
+    )
+
+
+def _inherits_number(cls: type, dunder: str) -> bool:
+    """Whether a class of the program behind the sequence of C gives the type the slot of numbers."""
+    names = {"__mul__", "__rmul__"} if dunder in ("__mul__", "__rmul__") else {dunder}
+    return any(type(dict_of(b).get(name)) is types.FunctionType for b in mro_of(cls) for name in names)
 
 
 def _is_of_sequence(cls: type, dunder: str) -> bool:

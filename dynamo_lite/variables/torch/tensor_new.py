@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import types
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core.arguments import as_dtype
 from dynamo_lite.graph.core.varying_floats import FloatValue
 from dynamo_lite.graph.inputs.fake_inputs import SLUG as FAKE_INPUTS
+from dynamo_lite.isa.typeobject import lookup
 from dynamo_lite.variables.builtin.list import ListVariable
 from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.objects.type import TypeVariable
@@ -41,6 +43,20 @@ def _tensors_within(vt: VariableTracker) -> list[TensorVariable | ArrayVariable]
     return [vt] if isinstance(vt, TensorVariable | ArrayVariable) else []
 
 
+_OF_C = (type(None), types.WrapperDescriptorType, types.MethodDescriptorType)
+
+
+def _check_sequences(vt: VariableTracker) -> None:
+    """Break for an object that is a sequence by methods of its class: torch asks these for the items, even of a number."""
+    if vt.is_user_made and (vt.is_atom or isinstance(vt, ListVariable | TupleVariable)):
+        for name in ("__getitem__", "__len__"):
+            if type(lookup(vt.python_type(), name)) not in _OF_C:
+                unsupported("operation-on-unknown-object", f"items of {vt.describe()}, whose class has a {name}")
+    if isinstance(vt, ListVariable | TupleVariable):
+        for item in vt.items:
+            _check_sequences(item)
+
+
 @builtin(torch.tensor)
 def tensor(
     tx: Frame,
@@ -52,6 +68,7 @@ def tensor(
     pin_memory: VariableTracker = FALSE,
 ) -> VariableTracker:
     """`torch.tensor`: copies of tensors within sequences are stacked instead of read."""
+    _check_sequences(data)
     call = tx.tr.graph.call
     options = {"dtype": dtype, "device": device, "requires_grad": requires_grad, "pin_memory": pin_memory}
     given = {name: value for name, value in options.items() if value is not None and not _is_default(value)}
@@ -103,6 +120,7 @@ def variable(
 @builtin(torch.asarray)
 def asarray(tx: Frame, obj: VariableTracker, **options: VariableTracker) -> VariableTracker:
     """`torch.asarray`: the same as `as_tensor` for arrays, sequences of tensors and numbers that vary."""
+    _check_sequences(obj)
     stacks = _tensors_within(obj) and not isinstance(obj, TensorVariable)
     if stacks or isinstance(obj, ArrayVariable) or _has_numbers(obj):
         options = {name: v for name, v in options.items() if not (_has_numbers(obj) and _is_idle(name, v))}
@@ -120,6 +138,7 @@ def _is_idle(option: str, value: VariableTracker) -> bool:
 @builtin(torch.as_tensor)
 def as_tensor(tx: Frame, data: VariableTracker, **options: VariableTracker) -> VariableTracker:
     """`torch.as_tensor`: an array's tensor has its memory."""
+    _check_sequences(data)
     if isinstance(data, ArrayVariable) and set(options) <= {"dtype", "device"}:
         return tensor_of_array(tx, data, {k: v for k, v in options.items() if not is_none(v)}, copy=False)
     if holds_scalars(data) or (_tensors_within(data) and not isinstance(data, TensorVariable)):
