@@ -163,7 +163,6 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     import torch
     from torch._guards import TracingContext, detect_fake_mode, tracing
 
-    _refuse_sparse_gradients(gm)
     placeholders = gm.graph.find_nodes(op="placeholder")
     fakes = [node.meta.get("example_value", real) for node, real in zip(placeholders, example_inputs, strict=True)]
     nodes, copies = torch.fx.Graph(), {}
@@ -176,7 +175,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     nodes.output((*results, *conditions, *unused))
     graph = torch.fx.GraphModule(gm, nodes)
     graph.meta = dict(gm.meta)
-    unseen = gm.meta.get(AS_CAPTURED) or put_together_anew(graph)
+    unseen = gm.meta.get(AS_CAPTURED) or _sparse_gradients(gm) or put_together_anew(graph)
     if unseen is not None:
         if GRAPH_RECORD in gm.meta:
             gm.meta[GRAPH_RECORD].notes["AOTAutograd"] = [unseen]
@@ -301,15 +300,17 @@ def _allow_numbers_of_data(mode: Any) -> None:
         )
 
 
-def _refuse_sparse_gradients(gm: GraphModule) -> None:
-    """AOTAutograd loses the gradients of sparse tensors, and ends the process where compressed ones take part in autograd."""
+def _sparse_gradients(gm: GraphModule) -> str | None:
+    """What keeps a graph as it was captured: AOTAutograd loses the gradients of sparse tensors, and ends the process where compressed ones
+    take part in autograd."""
     import torch
 
     dense = (torch.strided, torch.jagged)
     for node in gm.graph.nodes:
         known = getattr(getattr(node.meta, "subject", None), "meta", None)
         if known is not None and known.live and known.requires_grad and known.layout not in dense:
-            raise NotImplementedError(f"gradients of {known.layout} tensors in AOTAutograd")
+            return f"gradients of {known.layout} tensors are not those of AOTAutograd"
+    return None
 
 
 def _mark_static_inputs(graph: Any, captured: list[Any], example_inputs: list[Any]) -> None:

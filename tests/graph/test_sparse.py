@@ -1,9 +1,12 @@
 """Sparse tensors: made, changed in place, and their gradients."""
 
+import warnings
+
 import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.record import log
 
 
 def sparse_gradients(x):
@@ -27,9 +30,11 @@ def sparse_made(x):
 def test_gradients_of_sparse_tensors_are_left_to_eager(fn, make):
     expected, given = make(), make()
     fn(expected).sum().backward()
-    with pytest.warns(UserWarning, match="the graph runs eagerly"):
-        result = dynamo_lite.compile(fn, backend="aot_eager")(given)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "backend")
+        result = dynamo_lite.compile(fn, backend="aot_eager", fullgraph=True)(given)
     result.sum().backward()
+    assert "gradients of torch.sparse" in log.frames[-1].graphs[-1].notes["AOTAutograd"][0]
     assert given.grad.layout is expected.grad.layout
     assert torch.equal(given.grad.to_dense(), expected.grad.to_dense())
 
