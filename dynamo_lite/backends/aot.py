@@ -13,6 +13,7 @@ import keyword
 import linecache
 import operator
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -186,7 +187,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     _provide_symbols(context.fake_mode)
     _forget_fresh_symbols(context.fake_mode)
     _allow_numbers_of_data(context.fake_mode)
-    with tracing(context), _without_hooks(), _inference_of(graph), SYMBOL_NODES:
+    with tracing(context), _without_hooks(), _inference_of(graph), SYMBOL_NODES, _making(gm):
         compiled = compiler(graph, fakes)
     late_backward.expect(context, gm)
     call = _as_captured(compiled, len(unused))
@@ -360,6 +361,7 @@ def forget_sources(*filenames: str) -> None:
         graph_module._loader.eval_cache.pop(filename, None)
         linecache.cache.pop(filename, None)
         ORIGINS.pop(filename, None)
+        FIRST_EFFECTS.pop(filename, None)
 
 
 def _give_names(gm: GraphModule) -> None:
@@ -406,9 +408,49 @@ ORIGINS: dict[str, dict[int, str]] = {}
 """File name of a graph of AOTAutograd that runs as it is → line, counted from its first → node of the captured graph it is from."""
 
 
+FIRST_EFFECTS: dict[str, tuple[weakref.ref[GraphModule], int]] = {}
+"""File name of a forward graph of AOTAutograd that runs as it is → the captured graph that it is all of, and the first line, counted as
+above, of an operator that leaves a trace when it has begun."""
+
+
+class _Captured(threading.local):
+    graph: GraphModule | None = None
+
+
+_captured = _Captured()
+
+
+@contextlib.contextmanager
+def _making(gm: GraphModule) -> Iterator[None]:
+    """Forward graphs that are made meanwhile, by this thread, are made of all of `gm`."""
+    before, _captured.graph = _captured.graph, gm
+    try:
+        yield
+    finally:
+        _captured.graph = before
+
+
+def _leaves_trace(node: Any) -> bool:
+    """Whether an operator may change what outlives the graph: its inputs, the state of a generator, something that torch doesn't know."""
+    if node.op != "call_function" or getattr(node.target, "__module__", None) == "_operator":
+        return node.op == "call_module"
+    # `with_effects(token, operator, …)` keeps operators in their order
+    called = node.args[1] if getattr(node.target, "__name__", None) == "with_effects" else node.target
+    if not hasattr(called, "_schema") or called.namespace not in NAMESPACES or called._schema.is_mutable:
+        return True
+    return any(tag.name == "nondeterministic_seeded" for tag in called.tags)
+
+
+NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
+"""Where operators do nothing but what their schema says. Others may talk to the world (collectives, custom operators)."""
+
+
 def _note_origins(gm: GraphModule) -> None:
     code, nodes = type(gm).forward.__code__, list(gm.graph.nodes)
     lines = gm.__dict__.get("_lineno_map") or {}
+    if _captured.graph is not None:
+        effects = [line for line, i in lines.items() if i is not None and _leaves_trace(nodes[i])]
+        FIRST_EFFECTS[code.co_filename] = weakref.ref(_captured.graph), min(effects, default=sys.maxsize)
     made = {line: nodes[i].meta.get("from_node") for line, i in lines.items() if i is not None}
     ORIGINS[code.co_filename] = {line: sources[-1].name for line, sources in made.items() if sources}
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.testing import CompileCounter
+from dynamo_lite.testing import CompileCounter, same
 
 X = torch.arange(3.0)
 GOOD, BAD = torch.tensor([0]), torch.tensor([7])
@@ -716,3 +716,51 @@ def test_a_try_statement_of_a_caller_in_the_same_frame():
         return x
 
     same_as_eager(f, lambda i: [X, []], backend="eager")
+
+
+def test_a_graph_of_aotautograd_that_raises_before_it_writes_anything():
+    def written_behind(a, b):
+        try:
+            return torch.linalg.solve(a, b)
+        except torch.linalg.LinAlgError:
+            return "singular"
+        finally:
+            b.add_(1)
+
+    def written_before(a, b, seen):
+        b.add_(1)
+        try:
+            return torch.linalg.solve(a, b)
+        except torch.linalg.LinAlgError:
+            seen.append("singular")
+
+    for grad in (False, True):
+        for fn, more in ((written_behind, ()), (written_before, ([],))):
+
+            def make(i, grad=grad, more=more):
+                return [(torch.eye(2) * (1 - i)).requires_grad_(grad), torch.ones(2, 1), *map(list, more)]
+
+            for run in (fn, dynamo_lite.compile(fn, backend="aot_eager")):
+                results = []
+                for i in range(2):
+                    args = make(i)
+                    result = run(*args)
+                    results.append((result, *args[1:]))
+                if run is fn:
+                    expected = results
+            assert same(expected, results)
+
+
+def test_a_graph_of_aotautograd_that_raises_behind_random_numbers():
+    def f(a, b):
+        r = torch.rand(2)
+        try:
+            return torch.linalg.solve(a, b) + r
+        finally:
+            b.add_(1)
+
+    compiled = dynamo_lite.compile(f, backend="aot_eager")
+    compiled(torch.eye(2), torch.ones(2, 1))
+    with pytest.raises(torch.linalg.LinAlgError) as caught:
+        compiled(torch.zeros(2, 2), torch.ones(2, 1))
+    assert "could not start again" in caught.value.__notes__[0]

@@ -22,7 +22,7 @@ from torch.fx.node import map_arg
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from dynamo_lite.backends.aot import ORIGINS
+from dynamo_lite.backends.aot import FIRST_EFFECTS, NAMESPACES, ORIGINS
 from dynamo_lite.backends.branch import branch
 from dynamo_lite.exc import TRACEBACK, brief
 from dynamo_lite.isa.eager_fallback import put_place, without_own
@@ -38,9 +38,6 @@ from .nodes import run_node
 from .saved_tensors import hooks_around
 from .values import SymValue, TensorValue
 from .writes import arguments
-
-NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
-"""Where operators do nothing but what their schema says. Others may talk to the world (collectives, custom operators)."""
 
 OVERWRITES = frozenset(
     """
@@ -113,6 +110,8 @@ class GraphFailure:
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
             return self._pass_on(error, node, "called hooks of saved tensors")
         self.sizes.failed()
+        if node is None and self._is_before_effects(TRACEBACK.__get__(error)):
+            return self._start_again()
         if node is None:
             trace = self._trace(len(self.gm.graph.nodes) - 1, error, args)
             return self._without_backend(call, error, args) if trace is None else self._pass_on(error, None, trace)
@@ -154,6 +153,18 @@ class GraphFailure:
         numbers = range(len(given.graph.nodes)) if self.lowered is None else self.lowered.origins
         # not strict: the backend may have changed what it was given
         return next((i for node, i in zip(given.graph.nodes, numbers, strict=False) if node.name == name), None)
+
+    def _is_before_effects(self, traceback: TracebackType | None) -> bool:
+        """Whether AOTAutograd's form of the graph has raised before its first operator that leaves a trace. (What the graph writes to its
+        inputs is written at the end of that form, or behind it.)"""
+        given = self.gm if self.lowered is None else self.lowered.module
+        while traceback is not None:
+            code = traceback.tb_frame.f_code
+            captured, first = FIRST_EFFECTS.get(code.co_filename, (None, 0))
+            if captured is not None:
+                return captured() is given and traceback.tb_lineno - code.co_firstlineno < first
+            traceback = traceback.tb_next
+        return False
 
     def _trace(self, last: int, error: Exception, args: tuple[Any, ...]) -> str | None:
         """The reason why the frame can't start again when the node number `last` raised this; None if nothing has changed."""
