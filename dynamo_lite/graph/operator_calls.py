@@ -58,6 +58,10 @@ if TYPE_CHECKING:
     from .core.autograd import Kin
 
 
+_KEPT = "dynamo_lite_kept"
+"""True in the `meta` of a placeholder whose example is the input as it is when the graph begins."""
+
+
 class OperatorCalls:
     """Adds operators to a graph. `written`: tensors that operators may have written to, as far as names and schemas tell. `memos`: those
     that remember numbers."""
@@ -387,9 +391,12 @@ class OperatorCalls:
 
     def _keep_example(self, value: TensorValue) -> None:
         """Compilers are to see an input that becomes another view of its storage as it is when the graph begins."""
-        node = value.node
-        if node is not None and node.op == "placeholder":
-            node.meta["example_value"] = self.propagator.make_fake(value.meta)
+        if value.node is None:
+            return
+        for node in value.node.graph.find_nodes(op="placeholder"):
+            # The value's own node is another one where it has been written to before.
+            if getattr(node.meta, "subject", None) is value and not node.meta.get(_KEPT):
+                node.meta["example_value"], node.meta[_KEPT] = self.propagator.make_fake(value.meta), True
 
     def _apply_changes(self, tensors: list[TensorValue], changes: Any, remembered: bool) -> None:
         for position, meta in changes:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.passes import input_aliasing
-from dynamo_lite.testing import CompileCounterWithBackend, same
+from dynamo_lite.testing import CompileCounterWithBackend, run_both, same
 from tests.helpers.capturing import new_region
 
 
@@ -272,3 +272,16 @@ def test_which_argument_a_result_is_does_not_come_from_a_call_with_one_tensor_tw
     assert compile_(one)(t) is t
     assert compile_(two)(t, u) is u
     assert u.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "change", [lambda b: b.unsqueeze_(0), lambda b: b.t_(), lambda b: b.unsqueeze_(0).unsqueeze_(0)]
+)
+def test_an_input_that_is_written_to_before_it_becomes_another_view(backend, change):
+    def f(a, b):
+        b.add_(1)
+        change(b)
+        return a * 2 + b, b.shape
+
+    run_both(f, torch.ones(3, 3, requires_grad=True), torch.arange(9.0).view(3, 3), _backend=backend, _calls=1)
