@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import sys
 import sysconfig
 import threading
@@ -104,14 +105,15 @@ class _ThisThread:
 
 
 @contextlib.contextmanager
-def ignored() -> Iterator[None]:
-    """What this thread warns of is neither shown nor raised, whatever the program's filters say: it is no warning about the program.
+def ignored(beginning: str = "") -> Iterator[None]:
+    """What this thread warns of, in texts with this `beginning`, is neither shown nor raised, whatever the program's filters say: it is no
+    warning about the program.
 
     The filters of other threads stay (`catch_warnings` would replace them), and no module forgets what it has shown, as all would do
     when told of a new filter.
     """
     pattern = _ThisThread()
-    item: Any = ("ignore", None, Warning, pattern, 0)
+    item: Any = ("ignore", re.compile(re.escape(beginning)), Warning, pattern, 0)
     filters = _filters()
     filters.insert(0, item)
     try:

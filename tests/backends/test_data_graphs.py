@@ -111,6 +111,7 @@ def outcome(call):
     return result, *torch.autograd.grad(loss, x)
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("fn", PROGRAMS)
 def test_whole_graphs_with_gradients(fn, backend):
