@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_892,
+    ".": 4_900,
     "backends": 3_500,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
@@ -21,7 +21,7 @@ MOST_LINES = {
     "dynamism": 1_035,
     "frontend": 4_230,
     "graph": 2_690,
-    "graph/core": 6_600,
+    "graph/core": 6_650,
     "graph/inputs": 810,
     "graph/logs": 600,
     "graph/passes": 2_735,
@@ -41,7 +41,7 @@ MOST_LINES = {
     "variables/stdlib": 3_445,
     "variables/torch": 6_626,
     "variables/torch/autograd": 2_235,
-    "variables/torch/data": 3_235,
+    "variables/torch/data": 3_240,
     "variables/torch/distributed": 450,
     "variables/torch/higher_order": 1_680,
     "variables/torch/numpy": 1_855,

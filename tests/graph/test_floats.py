@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
 from dynamo_lite.config import config
-from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, same
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, differences, same
 from tests.helpers.capturing import wrapped
 
 NUMBERS = (0.1, 0.2, 0.3, 0.7, 1e-9, 0.0, -0.0, -3.5, float("inf"), float("nan"), 1e30)
@@ -541,3 +541,18 @@ def test_a_sum_that_begins_as_an_int(in_object, context):
         assert compiled(weight, batches) == pytest.approx(evaluate(weight, batches))
         counts.append(counter.frame_count)
     assert counts[-1] == counts[2] <= 6
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_draws_that_nobody_uses_beside_a_float_that_varies(backend):
+    def fn(x, scale):
+        torch.randperm(3)
+        return x * scale
+
+    compiled = dynamo_lite.compile(fn, backend=backend)
+    for scale in (0.5, 0.7, 0.9):
+        drawn = []
+        for call in (compiled, fn):
+            torch.manual_seed(0)
+            drawn.append((call(torch.ones(3), scale), torch.rand(2)))
+        assert not list(differences(*drawn))

@@ -6,6 +6,8 @@ from torch import nn
 
 import dynamo_lite
 from dynamo_lite.exc import Unsupported
+from dynamo_lite.record import log
+from dynamo_lite.testing import differences
 
 torch.manual_seed(0)
 LAYERS = nn.ModuleList([nn.Linear(4, 4) for _ in range(4)]).requires_grad_(False)
@@ -150,6 +152,47 @@ def test_gradients():
         compiled(mine).sum().backward()
         step(theirs).sum().backward()
         torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+class LeavesEarly(torch.nn.Module):
+    """As models that spend more layers on what is hard."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+        self.head = torch.nn.Linear(4, 1)
+        self.threshold = 0.0
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+            if x.mean() > self.threshold:
+                break
+        return self.head(x)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_layers_that_do_not_run_have_no_gradients(backend):
+    model, x = LeavesEarly(), torch.arange(12.0).reshape(3, 4).sin()
+    compiled = dynamo_lite.compile(model, backend=backend, fullgraph=True)
+    ran = []
+    for threshold in (-1.0, 0.1, 0.15, 2.0):
+        model.threshold = threshold
+        found = []
+        for call in (compiled, model):
+            model.zero_grad(set_to_none=True)
+            result = call(x)
+            result.sum().backward()
+            found.append((result, [None if p.grad is None else p.grad.clone() for p in model.parameters()]))
+        assert not list(differences(*found))
+        ran.append(sum(layer.weight.grad is not None for layer in model.layers))
+    assert ran[0] == 1 and ran[-1] == 3
+    graph = log.snapshot()[0].graphs[0]
+    expected = (
+        {} if backend == "eager" else {"AOTAutograd": ["a branch within a branch decides which tensors get gradients"]}
+    )
+    assert graph.notes == expected
 
 
 def goes_on_behind(x):

@@ -332,7 +332,9 @@ def is_kept(builder: GraphBuilder, node: Node) -> bool:
 
 
 UNEVEN = "dynamo_lite_uneven"
-"""A key of the `meta` of a branch whose sides give gradients to different tensors."""
+"""A key of the `meta` of a branch whose sides give gradients to different tensors: `UNEVEN`, or `INSIDE` if a branch within it decides."""
+
+INSIDE = "inside"
 
 
 def has_uneven_branches(builder: GraphBuilder) -> bool:

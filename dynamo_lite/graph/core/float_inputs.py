@@ -17,6 +17,8 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from dynamo_lite.record import UNUSED_RANDOM, WRITTEN
+
 from .operator_names import operator_name
 from .values import SymValue, TensorValue
 from .varying_floats import FloatValue
@@ -141,7 +143,19 @@ class _Writer:
             if node.op != "placeholder" and not (node in lowered.host_nodes and _is_float(node)):
                 self._write(node)
             self.origins += [i] * (len(self.graph.nodes) - len(self.origins))
-        return _LazyGraphModule(self.gm, self.graph)
+        module = _LazyGraphModule(self.gm, self.graph)
+        module.meta = self._marks()
+        return module
+
+    def _marks(self) -> dict[str, Any]:
+        """What passes have noted about the graph, by the names of the nodes here."""
+        names = {node.name: copy.name for node, copy in self.copies.items()}
+        marks = dict(self.gm.meta)
+        if UNUSED_RANDOM in marks:
+            marks[UNUSED_RANDOM] = [names[name] for name in marks[UNUSED_RANDOM] if name in names]
+        if WRITTEN in marks:
+            marks[WRITTEN] = [[names[name] for name in touched if name in names] for touched in marks[WRITTEN]]
+        return marks
 
     def _input(self, node: Node) -> None:
         made = self.graph.placeholder(f"{node.name}_tensor")

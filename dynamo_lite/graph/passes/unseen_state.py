@@ -1,6 +1,6 @@
 """State that AOTAutograd does not see, so that it would compute something else than the graph: it traces without the cache of autocast,
-runs what it has made outside of inference modes, puts nodes of its own into the history that anomaly mode watches, and takes an input that
-is written to, or that has a derivative, for a tensor at the beginning of a storage of its own.
+runs what it has made outside of inference modes, puts nodes of its own into the history that anomaly mode watches, takes an input that
+is written to, or that has a derivative, for a tensor at the beginning of a storage of its own, and keeps the conditions of inner branches.
 
 Input: a builder with its finished graph. Output: a mark on the module for graphs that must run as they were captured; an inference mode
 around the call of one whose operators are all in such a mode.
@@ -24,8 +24,9 @@ from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from dynamo_lite.backends.branch import branch
 from dynamo_lite.exc import Unsupported
-from dynamo_lite.graph.core.autograd import SLUG, Rerun
+from dynamo_lite.graph.core.autograd import INSIDE, SLUG, UNEVEN, Rerun
 from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
 from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.state import SETTINGS, autocast_depth, leave_autocast
@@ -64,6 +65,9 @@ class UnseenState(GraphEffect):
             self.unseen = "autocast goes on with its copy of a leaf that has changed"
         if _asks_for_storage_of_inputs(builder):
             self.unseen = "`as_strided` counts from the beginning of an input's storage"
+
+        if any(node.meta.get(UNEVEN) == INSIDE for node in builder.graph.find_nodes(op="call_function", target=branch)):
+            self.unseen = "a branch within a branch decides which tensors get gradients"
 
     def annotate(self, module: GraphModule) -> None:
         if self.in_inference:

@@ -25,7 +25,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import FollowToReturn, Restart, Unsupported, unsupported
 from dynamo_lite.graph.bodies import Body
 from dynamo_lite.graph.core.arguments import MODELS
-from dynamo_lite.graph.core.autograd import UNEVEN
+from dynamo_lite.graph.core.autograd import INSIDE, UNEVEN
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.storages import origin
 from dynamo_lite.graph.core.values import SymValue, TensorValue
@@ -135,7 +135,9 @@ class _Fork:
         self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
         self.written: list[WrittenTensor] = []
         self.gained: set[TensorValue] = set()
-        self.is_uneven = False  # whether the sides give gradients to different tensors
+        self.unevenness: str | None = (
+            None  # if the sides, or those of a branch in them, give gradients to different tensors
+        )
         self.before: dict[int, TensorValue] = {}  # number of a result → the tensor that the second side leaves as it is
         self.adding: set[int] = set()  # those of them to which the first side adds something with gradients
         self.recorded: set[TensorValue] = set()  # those that take part in autograd without that
@@ -183,8 +185,10 @@ class _Fork:
                 merged = self._selected()
             else:
                 made = branches.node(of_program=True)
-                if self.is_uneven:
-                    list(tx.tr.graph.graph.find_nodes(op="call_function", target=branch))[-1].meta[UNEVEN] = True
+                if self.unevenness is not None:
+                    list(tx.tr.graph.graph.find_nodes(op="call_function", target=branch))[-1].meta[UNEVEN] = (
+                        self.unevenness
+                    )
                 merged = self._written_back(list(made.items))
                 self._note_gains(merged)
         elif any(why_partial(node) for body in bodies for node in body.graph.nodes) and self._why_computed():
@@ -280,11 +284,14 @@ class _Fork:
         except AssertionError:  # of torch
             unsupported(SLUG, "a view that was made where nothing is recorded")
         sides = [[reached(result, ends) for result in results] for results in branches.results]
-        if sides[0] != sides[1]:
+        has_inner = any(
+            UNEVEN in n.meta for b in self.bodies for n in b.graph.find_nodes(op="call_function", target=branch)
+        )
+        if sides[0] != sides[1] or has_inner:
             is_chosen = config.capture_branches or tx.tr.breaks_raise  # it costs a step more than a break
-            if not is_chosen or tx.tr.graph.scope is not None or not getattr(tx.tr.backend, UNDEFINED, False):
+            if not is_chosen or not getattr(tx.tr.backend, UNDEFINED, False):
                 unsupported(SLUG, "the sides give gradients to different tensors")
-            self.is_uneven = True
+            self.unevenness = INSIDE if has_inner else UNEVEN
         self.adding = {number for number, value in self.before.items() if sides[0][number] - {value}}
 
     def _values_before(self) -> Iterator[tuple[int, TensorValue]]:
