@@ -84,9 +84,20 @@ def image(x, n):
     return F.conv2d(x[None, None, : n.max()].expand(2, 3, -1, -1), torch.ones(4, 3, 2, 2)).relu().mean((2, 3))
 
 
+def halves(x, n):
+    return x[:, : n[0]].sum(1) * x[:, n[0] :].sum(1)
+
+
+def steps(x, n):
+    rows = x[:, : n[1]]
+    return rows[:, 1:] - rows[:, :-1], rows.logsumexp(1)
+
+
 PROGRAMS = [
     cleared_behind,
     cleared_box,
+    halves,
+    steps,
     moved,
     product,
     convolved,

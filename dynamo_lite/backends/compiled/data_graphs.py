@@ -121,7 +121,7 @@ def _view_a_copy(graph: GraphModule, view: Node) -> bool:
         return False
     with graph.graph.inserting_before(view):
         copied = graph.graph.call_function(copy, (base,))
-    copied.meta = dict(base.meta)
+    copied.meta = {key: value for key, value in base.meta.items() if key != "unbacked_bindings"}
     view.update_arg(0, copied)
     return True
 
@@ -201,10 +201,13 @@ def slice_scatter(base: Any, source: Any, dim: int = 0, start: Any = None, end: 
     size = base.shape[dim]
     if not any(_is_from_data(number) for number in (start, end, source.shape[dim])):
         return NotImplemented
-    first, last = (_within(bound, size) for bound in (0 if start is None else start, end))
-    # Not that of `source`: in a backward pass it is a gradient, of which the forward pass, which keeps numbers for it, knows nothing.
-    length = (torch.sym_max(0, last - first) + step - 1) // step
-    torch._check(length == source.shape[dim])
+    length = source.shape[dim]
+    if start is None or (type(start) is int and start == 0):
+        first = 0
+    elif type(step) is int and step == 1 and (end is None or (type(end) is int and end == sys.maxsize)):
+        first = size - length  # of which a backward pass has the number; an expression of `start` it may not have
+    else:
+        first = _within(start, size)
     positions = torch.arange(length, device=base.device) * step + first
     return torch.ops.aten.index_put(base, [None] * dim + [positions], source)
 
@@ -215,7 +218,9 @@ def _within(bound: Any, size: Any) -> Any:
 
     if bound is None or (type(bound) is int and bound == sys.maxsize):
         return size
-    if _may_be_negative(bound) or (type(bound) is int and bound < 0):
+    if type(bound) is int and bound < 0:
+        bound = torch.sym_max(0, bound + size)
+    elif _may_be_negative(bound):
         bound = torch.sym_max(0, torch.sym_ite(bound < 0, bound + size, bound))
     return torch.sym_min(bound, size)
 

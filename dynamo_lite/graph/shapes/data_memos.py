@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _NAMES = ("nonzero_memo", "item_memo", "unique_memo", "unique_consecutive_memo")
 
 
-_SELECTORS = frozenset({"argwhere", "getitem", "masked_select", "nonzero", "setitem", "where"})
-"""Operators that count what a mask selects. What `getitem` and `setitem` select from is no mask."""
+_SELECTORS = frozenset({"argwhere", "getitem", "item", "masked_select", "nonzero", "setitem", "where"})
+"""Operators that count what a mask selects, or read a number. What `getitem` and `setitem` select from is no mask."""
 
 _FUNCTIONS = frozenset(
     {
@@ -93,7 +93,10 @@ class DataMemos:
         if not self.known or name not in _SELECTORS:
             return None
         first = 1 if name in ("getitem", "setitem") else 0
-        return lambda value, n: self._earlier(value) if n >= first and value.meta.dtype is torch.bool else value
+        of_all = name == "item"
+        return lambda value, n: (
+            self._earlier(value) if n >= first and (of_all or value.meta.dtype is torch.bool) else value
+        )
 
     def _earlier(self, mask: TensorValue) -> TensorValue:
         for _, value in self.known:

@@ -386,18 +386,14 @@ class Symbols:
         """Take for granted that those of the numbers which are sizes are not below one. The graph will assert it."""
         for size in numbers:
             bounds = self.env.var_to_range.get(size)
-            if size in self.env.size_like and bounds is not None and bounds.lower < n <= bounds.upper:
+            if bounds is not None and 0 <= bounds.lower < n <= bounds.upper:  # an `item()` may be negative
                 self.env._narrow(size, n, bounds.upper)
 
     def assume_elements(self, asked: Any) -> bool:
         """An operator asks for this condition. If it is known as soon as sizes that data decide are not zero, take that for granted: many
         operators have a way of their own for empty tensors."""
         ranges = self.env.var_to_range
-        may_be_zero = [
-            size
-            for size in asked.free_symbols & self.first_ranges.keys()
-            if size in self.env.size_like and ranges[size].lower == 0
-        ]
+        may_be_zero = [size for size in asked.free_symbols & self.first_ranges.keys() if ranges[size].lower == 0]
         positive = {size: ValueRanges(1, ranges[size].upper) for size in may_be_zero}
         if not positive or not bound_sympy(asked, {**ranges, **positive}).is_singleton():
             return False
