@@ -114,20 +114,35 @@ def ignored(beginning: str = "") -> Iterator[None]:
     """
     pattern = _ThisThread()
     item: Any = ("ignore", re.compile(re.escape(beginning)), Warning, pattern, 0)
-    filters = _filters()
-    filters.insert(0, item)
+    before = _filters()
+    ours = [item, *before]  # another list: a thread that goes through the filters meanwhile keeps its own
+    _set_filters(ours)
     try:
         yield
     finally:
         pattern.thread = None  # what remains in a copy of another thread's has no effect
-        for held in (filters, _filters()):
-            if item in held:
-                held.remove(item)
+        now = _filters()
+        if now is ours:
+            if ours[1:] != before:  # an import has added some
+                before[:] = ours[1:] if ours[0] is item else [one for one in ours if one is not item]
+            _set_filters(before)
+        elif item in now:
+            _set_filters([one for one in now if one is not item])
 
 
 def _filters() -> list[Any]:
     """The filters by which a warning of this thread is judged. (From 3.14 on, they may be the context's.)"""
     return getattr(warnings, "_get_filters", lambda: warnings.filters)()
+
+
+def _set_filters(filters: list[Any]) -> None:
+    context = getattr(warnings, "_get_context", lambda: None)()
+    if context is None or isinstance(
+        getattr(type(context), "_filters", None), property
+    ):  # the one that stands for the module
+        warnings.filters = filters
+    else:
+        context._filters = filters
 
 
 def place_of_builtin(fn: types.FunctionType) -> tuple[str, str, int] | None:

@@ -13,8 +13,8 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_900,
-    "backends": 3_500,
+    ".": 4_920,
+    "backends": 3_520,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
     "backends/rewrites": 410,
@@ -25,7 +25,7 @@ MOST_LINES = {
     "graph/inputs": 810,
     "graph/logs": 600,
     "graph/passes": 2_735,
-    "graph/shapes": 3_100,
+    "graph/shapes": 3_120,
     "guards": 2_175,
     "interp": 1_700,
     "isa": 3_262,

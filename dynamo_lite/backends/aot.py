@@ -176,7 +176,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     nodes.output((*results, *conditions, *unused))
     graph = torch.fx.GraphModule(gm, nodes)
     graph.meta = dict(gm.meta)
-    unseen = gm.meta.get(AS_CAPTURED) or _sparse_gradients(gm) or put_together_anew(graph)
+    unseen = gm.meta.get(AS_CAPTURED) or _sparse_gradients(gm) or _symbolic_resizes(gm) or put_together_anew(graph)
     if unseen is not None:
         if GRAPH_RECORD in gm.meta:
             gm.meta[GRAPH_RECORD].notes["AOTAutograd"] = [unseen]
@@ -187,9 +187,8 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     _provide_symbols(context.fake_mode)
     _forget_fresh_symbols(context.fake_mode)
     _allow_numbers_of_data(context.fake_mode)
-    without_anomalies = ignored(
-        "Error detected in "
-    )  # of autograd, which runs in anomaly mode: another attempt may follow
+    # Autograd runs in anomaly mode: another attempt may follow.
+    without_anomalies = ignored("Error detected in ")
     with tracing(context), _without_hooks(), _inference_of(graph), SYMBOL_NODES, _making(gm), without_anomalies:
         compiled = compiler(graph, fakes)
     late_backward.expect(context, gm)
@@ -314,6 +313,23 @@ def _sparse_gradients(gm: GraphModule) -> str | None:
         known = getattr(getattr(node.meta, "subject", None), "meta", None)
         if known is not None and known.live and known.requires_grad and known.layout not in dense:
             return f"gradients of {known.layout} tensors are not those of AOTAutograd"
+    return None
+
+
+def _symbolic_resizes(gm: GraphModule) -> str | None:
+    """The same for an operator that resizes a tensor from or to sizes that vary: the form that AOTAutograd makes of it changes nothing, and
+    its kernels want plain numbers."""
+    for node in gm.graph.nodes:
+        name = node.target if type(node.target) is str else getattr(node.target, "__name__", "")
+        if name.partition(".")[0] in ("resize_", "resize_as_"):
+            known = [getattr(given.meta, "subject", None) for given in node.all_input_nodes]
+            sizes = [
+                n
+                for value in known
+                for n in ((*value.meta.shape, *value.meta.stride) if hasattr(value, "meta") else (value,))
+            ]
+            if name == "resize_as_" or any(type(n) is not int for n in sizes):
+                return f"{name} with sizes that vary"
     return None
 
 

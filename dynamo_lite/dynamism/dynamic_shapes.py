@@ -8,8 +8,8 @@ marked, or when everything was asked to be (except for buffers); a number that t
 are constants unless `config.specialize_zero_one` is off (or for ints that changed). Nothing here imports torch.
 
 `tr.dynamic_hints` is the memory: (NUMBER, access path) → number, (rank, access path) → tuple of sizes, (STRIDES, access path) → tuple of
-strides, (_OF_MODULES, access path) → {address of a module: (weak reference to it, the float that it had)}; None in place of a number says
-that it varies. Access paths are `GuardNode.steps`.
+strides, (_OF_OTHER_KIND, access path) → number, (_OF_MODULES, access path) → {address of a module: (weak reference to it, the float that
+it had)}; None in place of a number says that it varies. Access paths are `GuardNode.steps`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ number, `(d,)` for a stride that follows from dimension d, None for one that var
 
 _OF_MODULES = "of modules"
 """In `tr.dynamic_hints`, the kind of floats that are attributes of modules."""
+
+_OF_OTHER_KIND = "of the other kind"
+"""There, the kind of floats at a path that had an int first, and of ints at one that had a float."""
 
 NONE: frozenset[int] = frozenset()
 
@@ -199,8 +202,8 @@ def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
         return True
     hints = tr.dynamic_hints
     key = NUMBER, source.steps
-    seen = hints.setdefault(key, value)
-    if seen is None or type(seen) not in _NUMBERS:
+    seen = _seen_of_kind(hints, source, hints.setdefault(key, value), value)
+    if seen is None or type(seen) is not int:
         return seen is None
     if seen != value and config.automatic_dynamic_shapes:
         hints[key] = None
@@ -208,12 +211,16 @@ def is_dynamic_int(tr: Trace, value: int, source: GuardNode) -> bool:
     return False
 
 
-_NUMBERS = (int, float)
-"""A sum begins as the int 0 and goes on as a float: what was seen may be of the other kind."""
+def _seen_of_kind(hints: Any, source: GuardNode, seen: Any, value: int | float) -> Any:
+    """The number of this kind, int or float, that was seen first. A sum begins as the int 0 and goes on as floats; a setting that is 0
+    where it is off is a float for good where it is on."""
+    if type(seen) in (int, float) and type(seen) is not type(value):
+        return hints.setdefault((_OF_OTHER_KIND, source.steps), value)
+    return seen
 
 
 def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
-    """Whether a float from outside is one that varies: it was another number in an earlier compilation."""
+    """Whether a float from outside is one that varies: it was another one in an earlier compilation."""
     if config.specialize_float or not math.isfinite(value):
         return False
     if _is_counted(tr, source):
@@ -227,8 +234,11 @@ def is_dynamic_float(tr: Trace, value: float, source: GuardNode) -> bool:
     key = NUMBER, source.steps
     if hints.get(key) is STATIC_FLOAT:
         return False
-    seen = hints.setdefault(key, value) if module is None else _seen_in(hints, source, module, value)
-    if seen != value and type(seen) in _NUMBERS and config.automatic_dynamic_shapes:
+    if module is None:
+        seen = _seen_of_kind(hints, source, hints.setdefault(key, value), value)
+    else:
+        seen = _seen_in(hints, source, module, value)
+    if seen != value and type(seen) is float and config.automatic_dynamic_shapes:
         hints[key] = None
         hints.pop((_OF_MODULES, source.steps), None)
         return True

@@ -44,7 +44,7 @@ from .core.values import (
 )
 from .core.varying_floats import FloatValue, floats_at, is_indifferent, present
 from .core.wrapper_tensors import is_asked, is_wrapper, pin_parts
-from .core.writes import check_out, resizes_silently, resizes_symbolically
+from .core.writes import check_out, resizes_silently
 from .inputs.buffers import ask
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
 from .inputs.fake_inputs import check_call, check_changes, result_is_fake, tensors_of
@@ -169,8 +169,6 @@ class OperatorCalls:
                 packing.key += ("dtype", dtype)
         if resizes_silently(target, fx_args, fx_kwargs, lambda node: values[node].meta.shape):
             unsupported("tensor-attribute", f"{getattr(target, '__name__', target)} resizes an input")
-        if resizes_symbolically(target, values.values()):
-            unsupported("tensor-attribute", f"{getattr(target, '__name__', target)} with sizes that vary")
         return values
 
     def _propagate(

@@ -509,8 +509,19 @@ def test_floats_in_bodies(name, backend, number):
 
 @pytest.mark.parametrize("numbers", [(0, 0.5, 0.25, 1.75, 3.0), (0.5, 0, 2, 3, 5), (1, 2.5, 3, 1.25, 4, 0.75)])
 def test_an_int_comes_before_floats(numbers):
-    """A number that was one of the other kind varies as well."""
-    check(lambda x, number: (x * number, number + 1), numbers, versions=3)
+    """The first number of each kind is a constant."""
+    check(lambda x, number: (x * number, number + 1), numbers, versions=4)
+
+
+def test_a_setting_that_is_off_and_then_on_is_a_constant():
+    def fn(x, decay):
+        return x * (1 - decay)
+
+    counter = CompileCounterWithBackend("eager")
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    for decay in (0, 0.1, 0, 0.1):
+        assert torch.equal(compiled(torch.ones(2), decay), fn(torch.ones(2), decay))
+    assert [len(graph.graph.find_nodes(op="placeholder")) for graph in counter.graphs] == [1, 1]
 
 
 @pytest.mark.parametrize("context", [lambda fn: fn, torch.no_grad()])

@@ -453,3 +453,50 @@ def test_errors_of_padded_sequences_of_lengths_from_data(side, error):
     arguments = torch.zeros(2, 7, 3), torch.tensor([2, 4])
     with pytest.raises(RuntimeError, match=error):
         dynamo_lite.compile(fn, backend="eager")(*arguments)
+
+
+def pieces(x, y):
+    a, b, c = (x > 0).unbind(0)
+    return x[0][a], x[1][b], x[2][c]
+
+
+def turns(x, y):
+    return [row[mask] for row, mask in zip(x, y > 0, strict=True)]
+
+
+def unused_masks(x, y):
+    mask = y > 0
+    return torch.nonzero(mask), torch.where(y.bool()), x[mask]
+
+
+def inference(x, y):
+    with torch.inference_mode():
+        first = x.detach()[y > 0].sum()
+    return first.clone() + x[y > 0].sin()
+
+
+def long_chains(x, y):
+    def chain():
+        mask = y > 0
+        for _ in range(30):
+            mask = mask & mask
+        return mask
+
+    return x[chain()] + x[chain()]
+
+
+@pytest.mark.parametrize("fn", [pieces, turns, unused_masks, inference, long_chains])
+def test_masks_that_are_no_others(fn):
+    x = torch.arange(21.0).reshape(3, 7).sub(8).mul(3).sin()
+    mine, theirs = (x.clone().requires_grad_() for _ in range(2))
+    y = x.flip(1)
+    results = dynamo_lite.compile(fn, backend="eager", fullgraph=True)(mine, y), fn(theirs, y)
+    assert not list(differences(*results))
+
+
+def test_inputs_as_masks():
+    def fn(x, a, b):
+        return torch.nonzero(a), torch.where(b), torch.nonzero(b)
+
+    arguments = torch.ones(3), torch.tensor([True, False, True]), torch.tensor([False, False, True])
+    assert not list(differences(dynamo_lite.compile(fn, backend="eager", fullgraph=True)(*arguments), fn(*arguments)))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import sympy
 from torch.fx import Node
 
 from dynamo_lite.backends.aot import run_graph
@@ -175,6 +174,7 @@ def _in_python(original: Callable[..., None]) -> Callable[..., None]:
 def _without_promises(original: Callable[..., Any]) -> Callable[..., Any]:
     """Inductor puts sizes together by their ranges (7 is more than 3 at most), and takes for granted that they make up each other. Of
     sizes from data nobody would check that: `rows.t().reshape(-1, 7)` had wrong elements (torch 2.13). Where it is told, it copies."""
+    import sympy
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     def check_equals(self: Any, left: Any, right: Any) -> Any:

@@ -39,6 +39,8 @@ from .saved_tensors import hooks_around
 from .values import SymValue, TensorValue
 from .writes import arguments
 
+MOST_EARLY = 4
+
 OVERWRITES = frozenset(
     """
     copy_ fill_ zero_ masked_fill_ masked_scatter_ index_fill_ index_copy_ index_put_ _index_put_impl_ scatter_
@@ -89,6 +91,7 @@ class GraphFailure:
         # (index of a node, class of an error, whether an input has a history) → what it leaves when it raises
         self.traces: dict[tuple[int, type[Exception], bool], LeftByTrace] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
+        self.early = 0  # how often the function has started again where a graph that leaves something behind had left nothing yet
 
     def __call__(self, call: object, error: Exception, args: tuple[Any, ...] | None) -> Any:
         """`args`: None if the graph has let go of its inputs."""
@@ -110,11 +113,13 @@ class GraphFailure:
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
             return self._pass_on(error, node, "called hooks of saved tensors")
         self.sizes.failed()
-        if node is None and self._is_before_effects(TRACEBACK.__get__(error)):
-            return self._start_again()
         if node is None:
             trace = self._trace(len(self.gm.graph.nodes) - 1, error, args)
-            return self._without_backend(call, error, args) if trace is None else self._pass_on(error, None, trace)
+            if trace is None:
+                return self._without_backend(call, error, args)
+            if self._is_before_effects(TRACEBACK.__get__(error)):
+                return self._start_again_early(call, error)
+            return self._pass_on(error, None, trace)
         trace = self._trace(node, error, args)
         return self._start_again() if trace is None else self._pass_on(error, node, trace)
 
@@ -191,10 +196,22 @@ class GraphFailure:
         if self.fullgraph:
             error.add_note(f"backend {self.record.backend!r} raised this where eager execution succeeds")
             return False
+        self._leave_backend(call, run, error)
+        return results
+
+    def _start_again_early(self, call: Any, error: Exception) -> Any:
+        """Nothing has happened yet that would have to be undone, so ordinary Python finds out whether the program or the backend is to
+        blame. Where it has to do so often, the graph runs without the backend from then on."""
+        self.early += 1
+        if self.early == MOST_EARLY:
+            self.gm.real_recompile()
+            self._leave_backend(call, self.protect(self.gm.forward), error)
+        return self._start_again()
+
+    def _leave_backend(self, call: Any, run: Callable[..., Any], error: Exception) -> None:
         warn_user(f"backend {self.record.backend!r} failed at run time, the graph runs eagerly: {brief(error)}")
         self.replaced.append(call.compiled)
         call.compiled = run
-        return results
 
     def _pass_on(self, error: Exception, node: int | None, trace: str) -> bool:
         STATS.errors_passed_on += 1

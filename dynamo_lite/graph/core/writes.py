@@ -105,16 +105,6 @@ def resizes_silently(target: object, args: tuple[Any, ...], kwargs: dict[str, An
     return any(tuple(shape_of(given[name])) != (channels,) for name in _RESIZED)
 
 
-def resizes_symbolically(target: Any, values: Iterable[Any]) -> bool:
-    """Whether an operator resizes a tensor from or to sizes that vary: AOTAutograd makes a form of it that changes nothing, for which its
-    kernels want plain numbers. `values`: of its arguments."""
-    name = target if type(target) is str else getattr(target, "__name__", "")
-    if name.partition(".")[0] not in ("resize_", "resize_as_"):
-        return False
-    sizes = [n for v in values for n in ((*v.meta.shape, *v.meta.stride) if isinstance(v, TensorValue) else (v,))]
-    return any(type(n) is not int for n in sizes)
-
-
 _IGNORE_STRIDES_OF_OUT = frozenset(
     getattr(of, name)
     for of, name in (

@@ -99,11 +99,14 @@ class DataMemos:
         )
 
     def _earlier(self, mask: TensorValue) -> TensorValue:
-        for _, value in self.known:
-            read: list[TensorValue] = []
-            if value is not None and value is not mask and _is_computed_alike(maker(value)[0], maker(mask)[0], read):
-                if not is_written_since(self.builder, [value, mask, *read], 0):
-                    return value
+        made = _made(mask)
+        for _, value in self.known if made is not None else ():
+            other = None if value is None or value is mask else _made(value)
+            if other is None or other[1] != made[1] or value.is_inference != mask.is_inference:
+                continue
+            read: dict[TensorValue, None] = {value: None, mask: None}
+            if _is_computed_alike(other[0], made[0], read, set()) and not is_written_since(self.builder, read, 0):
+                return value
         return mask
 
     def leave(self, is_inside: Callable[[TensorValue], bool]) -> None:
@@ -120,23 +123,38 @@ def _name(target: object) -> Any:
     return target.strip("_") if isinstance(target, str) else getattr(target, "__name__", None)
 
 
-def _is_computed_alike(one: Any, other: Any, read: list[TensorValue]) -> bool:
-    """Whether two arguments, or nodes, are the same, as long as the values that are added to `read` have not changed."""
+def _made(value: TensorValue) -> tuple[Any, tuple[int, ...]] | None:
+    """The operator that has made a value, and which item of its result that is; None of an input."""
+    if value.origin is not None and value.origin[0] == "input":
+        return None
+    return maker(value)
+
+
+def _is_computed_alike(one: Any, other: Any, read: dict[TensorValue, None], alike: set[tuple[Node, Node]]) -> bool:
+    """Whether two arguments, or nodes, are the same, as long as the values that are added to `read` have not changed. `alike`: nodes that
+    were found to be."""
     if type(one) is not type(other):
         return False
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(_is_computed_alike(a, b, read) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(
+            _is_computed_alike(a, b, read, alike) for a, b in zip(one, other, strict=True)
+        )
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_is_computed_alike(one[key], other[key], read) for key in one)
+        return one.keys() == other.keys() and all(_is_computed_alike(one[key], other[key], read, alike) for key in one)
     if not isinstance(one, Node):
         return type(one) in _CONSTANTS and repr(one) == repr(other)
     value = getattr(one.meta, "subject", None)
-    read += [value] if isinstance(value, TensorValue) else []
-    if one is other:
+    if isinstance(value, TensorValue):
+        read[value] = None
+    if one is other or (one, other) in alike:
         return True
     if one.op != other.op or one.target != other.target or _name(one.target) not in _FUNCTIONS:
         return False
-    return _is_computed_alike(one.args, other.args, read) and _is_computed_alike(one.kwargs, other.kwargs, read)
+    given = (one.args, one.kwargs), (other.args, other.kwargs)
+    if not _is_computed_alike(*given, read, alike):
+        return False
+    alike.add((one, other))
+    return True
 
 
 _CONSTANTS = (type(None), bool, int, float, torch.dtype, type(...))
