@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.record import STATS
 from dynamo_lite.testing import CompileCounter, same
 
 X = torch.arange(3.0)
@@ -764,3 +765,27 @@ def test_a_graph_of_aotautograd_that_raises_behind_random_numbers():
     with pytest.raises(torch.linalg.LinAlgError) as caught:
         compiled(torch.zeros(2, 2), torch.ones(2, 1))
     assert "could not start again" in caught.value.__notes__[0]
+
+
+def fails_under_aot(x):
+    """Fake tensors have other strides here than those of the kernel (torch 2.13)."""
+    return torch.nn.functional.logsigmoid(x.mT).mT.reshape(-1) * 1
+
+
+def fails_under_aot_and_writes(x):
+    result = fails_under_aot(x)
+    x.add_(1)
+    return result
+
+
+@pytest.mark.parametrize(("fn", "most"), [(fails_under_aot, 0), (fails_under_aot_and_writes, 4)])
+def test_a_graph_that_only_fails_under_aotautograd_leaves_it(fn, most):
+    compiled = dynamo_lite.compile(fn, backend="aot_eager")
+    before, told = STATS.started_again, []
+    for _ in range(8):
+        mine, theirs = (torch.arange(4096.0).reshape(64, 64).sin() for _ in range(2))
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            assert torch.equal(compiled(mine), fn(theirs)) and torch.equal(mine, theirs)
+        told += [str(w.message) for w in found if "failed at run time" in str(w.message)]
+    assert len(told) == 1 and STATS.started_again - before == most
