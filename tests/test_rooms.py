@@ -14,10 +14,10 @@ from .sweeps import EVERY
 MOST_FILES = 25
 MOST_LINES = {
     ".": 4_920,
-    "backends": 3_520,
+    "backends": 3_540,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
-    "backends/rewrites": 410,
+    "backends/rewrites": 450,
     "dynamism": 1_035,
     "frontend": 4_230,
     "graph": 2_690,

@@ -10,7 +10,7 @@ import inspect
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -26,16 +26,28 @@ from .freezing import freeze
 from .regions import SEGMENTED, Segmented, compile_regions
 from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
-from .rewrites.patches import Patches
+from .rewrites.patches import Patches, Substitute
 from .rewrites.pooling import count_windows_right
+from .rewrites.split_cat import copy_wholes
 from .rewrites.unbinding import select_pieces
 from .undefined_gradients import UNDEFINED
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-COMPILING = Patches(kernels.substitutes, vec_isa.substitutes, data_graphs.substitutes)
-"""Around what Inductor compiles: the same kernels, sooner, and what it would print wrongly."""
+CACHE_TAG = "dynamo_lite 1"
+"""To be counted up where graphs are rewritten in another way."""
+
+
+def own_keys() -> Iterator[Substitute]:
+    """torch's caches on disk keep what is compiled here apart from what torch.compile has made of an equal graph. For `Patches`."""
+    from torch.compiler import config
+
+    yield Substitute(config, "cache_key_tag", lambda tag: tag + CACHE_TAG)
+
+
+COMPILING = Patches(kernels.substitutes, vec_isa.substitutes, data_graphs.substitutes, own_keys)
+"""Around what Inductor compiles: the same kernels, sooner, and what it would do wrongly."""
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -66,7 +78,9 @@ def inductor(
                 from_data = data_graphs.depends_on_data(gm, fakes)
                 inner = data_graphs.compiler_of(gm) if from_data else _in_regions(gm)
                 rules = data_graphs.decompositions() if from_data else None
-                inner = partial(with_room, COMPILING(inner))  # a backward pass is compiled when it is needed
+                inner = partial(
+                    with_room, COMPILING(_rewritten(inner))
+                )  # a backward pass is compiled when it is needed
                 with COMPILING:
                     compiled = compile_fx(
                         graph, fakes, config_patches=settings, inner_compile=inner, decompositions=rules
@@ -84,6 +98,14 @@ def inductor(
     if regions is None and mode is not None and mode.startswith("max-autotune"):
         regions = False  # speed is all that counts
     return compile_regions(gm, example_inputs, compile_with(False), regions)
+
+
+def _rewritten(compile_one: Callable[..., Any]) -> Callable[..., Any]:
+    def compile_rewritten(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
+        copy_wholes(graph)
+        return compile_one(graph, inputs, **settings)
+
+    return compile_rewritten
 
 
 def _in_regions(captured: GraphModule) -> Callable[..., Any]:
