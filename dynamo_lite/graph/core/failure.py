@@ -10,6 +10,7 @@ on fake tensors, here, so that neither a capture nor a call that succeeds pays f
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -40,6 +41,9 @@ from .values import SymValue, TensorValue
 from .writes import arguments
 
 MOST_EARLY = 4
+
+_ASSUMED = re.compile(r"^(?:Eq\(|Ne\()?[^a-zA-Z]*u\d+\b")
+"""What Inductor raises where data do not go with what it has concluded of sizes: the text of the condition."""
 
 OVERWRITES = frozenset(
     """
@@ -193,6 +197,8 @@ class GraphFailure:
             if is_interruption(own):
                 return own
             return self._start_again()  # the program's own error
+        if type(error) is RuntimeError and _ASSUMED.search(str(error)):
+            return results
         if self.fullgraph:
             error.add_note(f"backend {self.record.backend!r} raised this where eager execution succeeds")
             return False
