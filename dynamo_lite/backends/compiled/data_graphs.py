@@ -53,14 +53,12 @@ def compiler_of(captured: GraphModule) -> Callable[..., Any]:
                     if not settings.get("is_backward"):
                         raise
                     if GRAPH_RECORD in captured.meta:
-                        captured.meta[GRAPH_RECORD].notes["backward pass not compiled"] = [
-                            str(error).partition("\n")[0]
-                        ]
+                        notes = captured.meta[GRAPH_RECORD].notes
+                        notes["backward pass not compiled"] = [str(error).partition("\n")[0]]
                     return run_graph(unchanged, inputs)
                 graph = _copied(unchanged)
-                patches["layout_optimization"] = (
-                    False  # torch's own kernel gives the strides that it gives in eager execution
-                )
+                # torch's own kernel gives the strides that it gives in eager execution
+                patches["layout_optimization"] = False
 
     return compile_one
 
