@@ -123,11 +123,14 @@ def ignored(beginning: str = "") -> Iterator[None]:
         pattern.thread = None  # what remains in a copy of another thread's has no effect
         now = _filters()
         if now is ours:
-            if ours[1:] != before:  # an import has added some
-                before[:] = ours[1:] if ours[0] is item else [one for one in ours if one is not item]
+            others = [one for one in ours if one is not item]
+            if others != before:  # an import has added some
+                before[:] = others
             _set_filters(before)
-        elif item in now:
-            _set_filters([one for one in now if one is not item])
+        else:  # somebody has put another list in the place of ours, and may put it back
+            for held in (now, ours):
+                if item in held:
+                    held.remove(item)
 
 
 def _filters() -> list[Any]:

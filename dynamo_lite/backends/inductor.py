@@ -6,11 +6,12 @@ flat inputs.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from .freezing import freeze
 from .regions import SEGMENTED, Segmented, compile_regions
 from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
-from .rewrites.patches import Patches, Substitute
+from .rewrites.patches import Patches
 from .rewrites.pooling import count_windows_right
 from .rewrites.split_cat import copy_wholes
 from .rewrites.unbinding import select_pieces
@@ -39,14 +40,16 @@ CACHE_TAG = "dynamo_lite 1"
 """To be counted up where graphs are rewritten in another way."""
 
 
-def own_keys() -> Iterator[Substitute]:
-    """torch's caches on disk keep what is compiled here apart from what torch.compile has made of an equal graph. For `Patches`."""
+def own_keys() -> contextlib.AbstractContextManager[None]:
+    """torch's caches on disk keep what this thread compiles apart from what torch.compile has made of an equal graph."""
     from torch.compiler import config
 
-    yield Substitute(config, "cache_key_tag", lambda tag: tag + CACHE_TAG)
+    tag = config.cache_key_tag
+    kept: contextlib.AbstractContextManager[None] = config.patch(cache_key_tag=tag.removesuffix(CACHE_TAG) + CACHE_TAG)
+    return kept
 
 
-COMPILING = Patches(kernels.substitutes, vec_isa.substitutes, data_graphs.substitutes, own_keys)
+COMPILING = Patches(kernels.substitutes, vec_isa.substitutes, data_graphs.substitutes)
 """Around what Inductor compiles: the same kernels, sooner, and what it would do wrongly."""
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -81,7 +84,7 @@ def inductor(
                 inner = partial(
                     with_room, COMPILING(_rewritten(inner))
                 )  # a backward pass is compiled when it is needed
-                with COMPILING:
+                with COMPILING, own_keys():
                     compiled = compile_fx(
                         graph, fakes, config_patches=settings, inner_compile=inner, decompositions=rules
                     )
@@ -103,7 +106,8 @@ def inductor(
 def _rewritten(compile_one: Callable[..., Any]) -> Callable[..., Any]:
     def compile_rewritten(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
         copy_wholes(graph)
-        return compile_one(graph, inputs, **settings)
+        with own_keys():
+            return compile_one(graph, inputs, **settings)
 
     return compile_rewritten
 

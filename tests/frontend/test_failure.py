@@ -778,8 +778,9 @@ def fails_under_aot_and_writes(x):
     return result
 
 
-@pytest.mark.parametrize(("fn", "most"), [(fails_under_aot, 0), (fails_under_aot_and_writes, 4)])
-def test_a_graph_that_only_fails_under_aotautograd_leaves_it(fn, most):
+@pytest.mark.parametrize(("fn", "warnings_", "again"), [(fails_under_aot, 1, 0), (fails_under_aot_and_writes, 0, 8)])
+def test_a_graph_that_only_fails_under_aotautograd(fn, warnings_, again):
+    """It leaves it; if it writes to inputs, the function starts again each time: the program may be to blame as well."""
     compiled = dynamo_lite.compile(fn, backend="aot_eager")
     before, told = STATS.started_again, []
     for _ in range(8):
@@ -788,4 +789,4 @@ def test_a_graph_that_only_fails_under_aotautograd_leaves_it(fn, most):
             warnings.simplefilter("always")
             assert torch.equal(compiled(mine), fn(theirs)) and torch.equal(mine, theirs)
         told += [str(w.message) for w in found if "failed at run time" in str(w.message)]
-    assert len(told) == 1 and STATS.started_again - before == most
+    assert len(told) == warnings_ and STATS.started_again - before == again

@@ -35,7 +35,7 @@ class Patches(contextlib.ContextDecorator):
             self.inside += 1
             if self.inside == 1:
                 for owner, name, of in substitutes:
-                    original = vars(owner)[name] if name in vars(owner) else getattr(owner, name)  # modules of settings
+                    original = vars(owner)[name]
                     self.originals.append((owner, name, original))
                     setattr(owner, name, of(original))
 

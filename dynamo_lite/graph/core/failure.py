@@ -40,8 +40,6 @@ from .saved_tensors import hooks_around
 from .values import SymValue, TensorValue
 from .writes import arguments
 
-MOST_EARLY = 4
-
 _ASSUMED = re.compile(r"^(?:Eq\(|Ne\()?[^a-zA-Z]*u\d+\b")
 """What Inductor raises where data do not go with what it has concluded of sizes: the text of the condition."""
 
@@ -95,7 +93,6 @@ class GraphFailure:
         # (index of a node, class of an error, whether an input has a history) → what it leaves when it raises
         self.traces: dict[tuple[int, type[Exception], bool], LeftByTrace] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
-        self.early = 0  # how often the function has started again where a graph that leaves something behind had left nothing yet
 
     def __call__(self, call: object, error: Exception, args: tuple[Any, ...] | None) -> Any:
         """`args`: None if the graph has let go of its inputs."""
@@ -122,7 +119,7 @@ class GraphFailure:
             if trace is None:
                 return self._without_backend(call, error, args)
             if self._is_before_effects(TRACEBACK.__get__(error)):
-                return self._start_again_early(call, error)
+                return self._start_again()  # ordinary Python finds out whether the program or the backend is to blame
             return self._pass_on(error, None, trace)
         trace = self._trace(node, error, args)
         return self._start_again() if trace is None else self._pass_on(error, node, trace)
@@ -202,22 +199,10 @@ class GraphFailure:
         if self.fullgraph:
             error.add_note(f"backend {self.record.backend!r} raised this where eager execution succeeds")
             return False
-        self._leave_backend(call, run, error)
-        return results
-
-    def _start_again_early(self, call: Any, error: Exception) -> Any:
-        """Nothing has happened yet that would have to be undone, so ordinary Python finds out whether the program or the backend is to
-        blame. Where it has to do so often, the graph runs without the backend from then on."""
-        self.early += 1
-        if self.early == MOST_EARLY:
-            self.gm.real_recompile()
-            self._leave_backend(call, self.protect(self.gm.forward), error)
-        return self._start_again()
-
-    def _leave_backend(self, call: Any, run: Callable[..., Any], error: Exception) -> None:
         warn_user(f"backend {self.record.backend!r} failed at run time, the graph runs eagerly: {brief(error)}")
         self.replaced.append(call.compiled)
         call.compiled = run
+        return results
 
     def _pass_on(self, error: Exception, node: int | None, trace: str) -> bool:
         STATS.errors_passed_on += 1
