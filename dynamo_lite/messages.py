@@ -140,9 +140,8 @@ def _filters() -> list[Any]:
 
 def _set_filters(filters: list[Any]) -> None:
     context = getattr(warnings, "_get_context", lambda: None)()
-    if context is None or isinstance(
-        getattr(type(context), "_filters", None), property
-    ):  # the one that stands for the module
+    # There it is a property in the context that stands for the module.
+    if context is None or isinstance(getattr(type(context), "_filters", None), property):
         warnings.filters = filters
     else:
         context._filters = filters

@@ -81,9 +81,8 @@ def inductor(
                 from_data = data_graphs.depends_on_data(gm, fakes)
                 inner = data_graphs.compiler_of(gm) if from_data else _in_regions(gm)
                 rules = data_graphs.decompositions() if from_data else None
-                inner = partial(
-                    with_room, COMPILING(_rewritten(inner))
-                )  # a backward pass is compiled when it is needed
+                # A backward pass is compiled when it is needed.
+                inner = partial(with_room, COMPILING(_rewritten(inner)))
                 with COMPILING, own_keys():
                     compiled = compile_fx(
                         graph, fakes, config_patches=settings, inner_compile=inner, decompositions=rules

@@ -214,8 +214,6 @@ def _within(bound: Any, size: Any) -> Any:
     """An end of a slice, counted from the beginning, and not beyond the dimension."""
     import torch
 
-    if bound is None or (type(bound) is int and bound == sys.maxsize):
-        return size
     if type(bound) is int and bound < 0:
         bound = torch.sym_max(0, bound + size)
     elif _may_be_negative(bound):

@@ -25,8 +25,9 @@ def substitutes() -> Iterator[Substitute]:
 
 def _behind_nodes(original: Callable[..., None]) -> Callable[..., None]:
     def tensorify_python_scalars(gm: Any, *args: Any) -> None:
-        of_gradients = _sizes_of_gradients(gm.graph)
-        added = _add_nodes(gm.graph, _symbols_of_floats(gm.graph) | of_gradients.keys())
+        behind = _behind_gradients(gm.graph)
+        of_gradients = _sizes_of_gradients(gm.graph, behind)
+        added = _add_nodes(gm.graph, _symbols_of_floats(gm.graph) | of_gradients.keys(), behind)
         for size in added.keys() & of_gradients.keys():
             for node in of_gradients[size]:
                 node.replace_all_uses_with(added[size])
@@ -47,17 +48,16 @@ def _symbols_of_floats(graph: Any) -> set[Any]:
     return of_floats - {value.node.expr for value in values if isinstance(value, torch.SymInt | torch.SymFloat)}
 
 
-def _sizes_of_gradients(graph: Any) -> dict[Any, list[Any]]:
+def _sizes_of_gradients(graph: Any, behind: set[Any]) -> dict[Any, list[Any]]:
     """By the size: the nodes that ask an incoming gradient, or what is computed of one, for it."""
     import torch
 
     found: dict[Any, list[Any]] = {}
-    behind = _behind_gradients(graph)
     sym_size = torch.ops.aten.sym_size.int
     asking = [
         node
-        for node in graph.nodes
-        if node.target is sym_size and node.args[0] in behind and _expr(node.meta.get("val"))
+        for node in graph.find_nodes(op="call_function", target=sym_size)
+        if node.args[0] in behind and _expr(node.meta.get("val"))
     ]
     same = _sizes_of_results(graph) if asking else {}
     for node in asking:
@@ -99,13 +99,12 @@ def _behind_gradients(graph: Any) -> set[Any]:
     return behind
 
 
-def _add_nodes(graph: Any, sizes: Collection[Any]) -> dict[Any, Any]:
+def _add_nodes(graph: Any, sizes: Collection[Any], behind: set[Any]) -> dict[Any, Any]:
     """Ask the first tensor that has it for each size. The new nodes."""
     import torch
 
     added: dict[Any, Any] = {}
     nodes = list(graph.nodes) if sizes else []
-    behind = _behind_gradients(graph) if sizes else ()
     first_operator = next((node for node in nodes if node.op != "placeholder"), None)
     for node, following in zip(nodes, nodes[1:], strict=False):
         value = node.meta.get("val")

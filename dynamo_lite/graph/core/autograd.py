@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from dynamo_lite.backends.branch import branch
@@ -68,7 +68,7 @@ def gradients(
     so that it does not matter how they lie in memory. Raises `Unsupported` if the call raises, or if data decide how a gradient that is not
     copied lies in memory.
     """
-    if has_uneven_branches(builder):
+    if has_uneven_branches(builder.graph):
         unsupported(SLUG, "gradients through a branch whose sides give them to different tensors")
 
     # A whole backward pass, whose leaves can be asked what they do: no later step needs its fakes as they were.
@@ -337,9 +337,9 @@ UNEVEN = "dynamo_lite_uneven"
 INSIDE = "inside"
 
 
-def has_uneven_branches(builder: GraphBuilder) -> bool:
-    """Whether data decide to which tensors gradients of the graph go."""
-    return any(UNEVEN in node.meta for node in builder.graph.find_nodes(op="call_function", target=branch))
+def has_uneven_branches(graph: Graph) -> bool:
+    """Whether data decide to which tensors gradients of a graph go."""
+    return any(UNEVEN in node.meta for node in graph.find_nodes(op="call_function", target=branch))
 
 
 def _both_sides(node: Node, values: dict[Node, Any]) -> list[Any]:

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 def is_of_an_input(value: TensorValue) -> bool:
     """Whether a tensor is an input or a view of one."""
-    return any(member.origin is not None and member.origin[0] == "input" for member in value.family or (value,))
+    return any(member.is_input for member in value.family or (value,))
 
 
 def base_of(value: TensorValue) -> Any:
     """The value of which an operator has made this one an alias or a view; None if there is none."""
-    if value.origin is not None and value.origin[0] == "input":
+    if value.is_input:
         return None
     node, _ = maker(value)
     given = node.args[0] if node.args else None
@@ -83,7 +83,7 @@ def _first(value: TensorValue, before: Callable[[TensorValue], Any]) -> TensorVa
 
 def _detached_from(value: TensorValue) -> Any:
     """The value from which this one was detached: it has the same memory, and is no view to autograd."""
-    if value.origin is not None and value.origin[0] == "input":
+    if value.is_input:
         return None
     node, _ = maker(value)
     return getattr(node.args[0].meta, "subject", None) if node.target in _DETACH else None

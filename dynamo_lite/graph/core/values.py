@@ -39,6 +39,10 @@ class TensorValue:
         self.is_fake: bool | str = False
         self.is_inference = False
 
+    @property
+    def is_input(self) -> bool:
+        return self.origin is not None and self.origin[0] == "input"
+
     def __repr__(self) -> str:
         return f"TensorValue({self.node or self.origin}, {self.meta})"
 

@@ -111,7 +111,7 @@ def _inputs_of(builder: GraphBuilder, value: TensorValue) -> list[tuple[Any, Any
     while pending:
         item = pending.pop()
         if type(item) is TensorValue:
-            if item.origin is not None and item.origin[0] == "input":
+            if item.is_input:
                 found[item.origin[1]] = item.origin[2]
             node = item.node or (item.origin[1] if item.origin[0] == "item" else None)
         else:

@@ -1,6 +1,7 @@
 """State that AOTAutograd does not see, so that it would compute something else than the graph: it traces without the cache of autocast,
 runs what it has made outside of inference modes, puts nodes of its own into the history that anomaly mode watches, takes an input that
-is written to, or that has a derivative, for a tensor at the beginning of a storage of its own, and keeps the conditions of inner branches.
+is written to, or that has a derivative, for a tensor at the beginning of a storage of its own, and has no
+result that tells which side of an inner branch has run.
 
 Input: a builder with its finished graph. Output: a mark on the module for graphs that must run as they were captured; an inference mode
 around the call of one whose operators are all in such a mode.
@@ -65,7 +66,6 @@ class UnseenState(GraphEffect):
             self.unseen = "autocast goes on with its copy of a leaf that has changed"
         if _asks_for_storage_of_inputs(builder):
             self.unseen = "`as_strided` counts from the beginning of an input's storage"
-
         if any(node.meta.get(UNEVEN) == INSIDE for node in builder.graph.find_nodes(op="call_function", target=branch)):
             self.unseen = "a branch within a branch decides which tensors get gradients"
 
@@ -104,13 +104,9 @@ def _is_normal(node: Node) -> bool:
     """Whether a tensor that the graph makes is none of an inference mode: a view of an input that requires gradients, what a
     transform returns, and views of that. (A view of another input is made again from the input.)"""
     value = getattr(node.meta, "subject", None)
-    if not isinstance(value, TensorValue) or _is_input(value):
+    if not isinstance(value, TensorValue) or value.is_input:
         return False
-    return value.meta.requires_grad or any(not (v.is_inference or _is_input(v)) for v in value.family or (value,))
-
-
-def _is_input(value: TensorValue) -> bool:
-    return value.origin is not None and value.origin[0] == "input"
+    return value.meta.requires_grad or any(not (v.is_inference or v.is_input) for v in value.family or (value,))
 
 
 def _is_all_in_inference(builder: GraphBuilder) -> bool:

@@ -18,6 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 
+from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.storages import hold_apart, is_written_since, maker, origin
 from dynamo_lite.graph.core.values import TensorValue
 
@@ -32,26 +33,10 @@ _SELECTORS = frozenset({"argwhere", "getitem", "item", "masked_select", "nonzero
 
 _FUNCTIONS = frozenset(
     {
-        *(
-            "abs",
-            "all",
-            "any",
-            "argmax",
-            "bool",
-            "detach",
-            "flatten",
-            "float",
-            "getitem",
-            "int",
-            "invert",
-            "long",
-            "reshape",
-            "squeeze",
-            "to",
-        ),
-        *("unsqueeze", "view", "isfinite", "isinf", "isnan"),
+        *("abs", "all", "any", "argmax", "bool", "detach", "flatten", "float", "getitem", "int", "long"),
+        *("reshape", "squeeze", "to", "unsqueeze", "view", "isfinite", "isinf", "isnan"),
         *("eq", "ge", "greater", "greater_equal", "gt", "le", "less", "less_equal", "lt", "ne", "not_equal"),
-        *("and_", "or_", "xor", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor"),
+        *("and_", "or_", "xor", "invert", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor"),
         *("logical_and", "logical_not", "logical_or", "logical_xor"),
     }
 )
@@ -89,7 +74,7 @@ class DataMemos:
 
     def earlier(self, target: object) -> Callable[[TensorValue, int], TensorValue] | None:
         """For a call of this operator, if it selects by masks: what to take for its n-th tensor, the same one computed before."""
-        name = _name(target)
+        name = operator_name(target)
         if not self.known or name not in _SELECTORS:
             return None
         first = 1 if name in ("getitem", "setitem") else 0
@@ -119,15 +104,9 @@ def _clear(fake: FakeTensor) -> None:
         setattr(fake, name, None)
 
 
-def _name(target: object) -> Any:
-    return target.strip("_") if isinstance(target, str) else getattr(target, "__name__", None)
-
-
 def _made(value: TensorValue) -> tuple[Any, tuple[int, ...]] | None:
     """The operator that has made a value, and which item of its result that is; None of an input."""
-    if value.origin is not None and value.origin[0] == "input":
-        return None
-    return maker(value)
+    return None if value.is_input else maker(value)
 
 
 def _is_computed_alike(one: Any, other: Any, read: dict[TensorValue, None], alike: set[tuple[Node, Node]]) -> bool:
@@ -148,7 +127,7 @@ def _is_computed_alike(one: Any, other: Any, read: dict[TensorValue, None], alik
         read[value] = None
     if one is other or (one, other) in alike:
         return True
-    if one.op != other.op or one.target != other.target or _name(one.target) not in _FUNCTIONS:
+    if one.op != other.op or one.target != other.target or operator_name(one.target) not in _FUNCTIONS:
         return False
     given = (one.args, one.kwargs), (other.args, other.kwargs)
     if not _is_computed_alike(*given, read, alike):

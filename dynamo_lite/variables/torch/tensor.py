@@ -666,7 +666,7 @@ def tensor_version(tx: Frame, self: TensorVariable) -> VariableTracker:
     if self.source is not None and is_inference_of(self.value):
         return unsupported("tensor-attribute", "Tensor._version of an inference tensor")
     passes = graph.passes
-    is_unsure = passes.assigned.values or passes.versions.decided or has_uneven_branches(graph)
+    is_unsure = passes.assigned.values or passes.versions.decided or has_uneven_branches(graph.graph)
     version = None if is_unsure else version_of(graph, self.proxy)
     if version is None:
         return unsupported("tensor-attribute", "Tensor._version after a change in place")

@@ -49,9 +49,8 @@ _OF_C = (type(None), types.WrapperDescriptorType, types.MethodDescriptorType)
 def _check_sequences(vt: VariableTracker) -> None:
     """Break for an object that is a sequence by methods of its class: torch asks these for the items, even of a number."""
     if vt.is_user_made and (vt.is_atom or isinstance(vt, ListVariable | TupleVariable)):
-        for name in (
-            ("__getitem__",) if vt.is_atom else ("__getitem__", "__len__")
-        ):  # a number is one by the first (`PySequence_Check`)
+        # A number is a sequence by the first alone (`PySequence_Check`).
+        for name in ("__getitem__",) if vt.is_atom else ("__getitem__", "__len__"):
             if type(lookup(vt.python_type(), name)) not in _OF_C:
                 unsupported("operation-on-unknown-object", f"items of {vt.describe()}, whose class has a {name}")
     if isinstance(vt, ListVariable | TupleVariable):

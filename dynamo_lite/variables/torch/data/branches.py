@@ -25,7 +25,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import FollowToReturn, Restart, Unsupported, unsupported
 from dynamo_lite.graph.bodies import Body
 from dynamo_lite.graph.core.arguments import MODELS
-from dynamo_lite.graph.core.autograd import INSIDE, UNEVEN
+from dynamo_lite.graph.core.autograd import INSIDE, UNEVEN, has_uneven_branches
 from dynamo_lite.graph.core.keep_dynamo_unloaded import without_compiler
 from dynamo_lite.graph.core.storages import origin
 from dynamo_lite.graph.core.values import SymValue, TensorValue
@@ -135,9 +135,8 @@ class _Fork:
         self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
         self.written: list[WrittenTensor] = []
         self.gained: set[TensorValue] = set()
-        self.unevenness: str | None = (
-            None  # if the sides, or those of a branch in them, give gradients to different tensors
-        )
+        # If the sides, or those of a branch in them, give gradients to different tensors: the mark of that.
+        self.unevenness: str | None = None
         self.before: dict[int, TensorValue] = {}  # number of a result → the tensor that the second side leaves as it is
         self.adding: set[int] = set()  # those of them to which the first side adds something with gradients
         self.recorded: set[TensorValue] = set()  # those that take part in autograd without that
@@ -284,9 +283,7 @@ class _Fork:
         except AssertionError:  # of torch
             unsupported(SLUG, "a view that was made where nothing is recorded")
         sides = [[reached(result, ends) for result in results] for results in branches.results]
-        has_inner = any(
-            UNEVEN in n.meta for b in self.bodies for n in b.graph.find_nodes(op="call_function", target=branch)
-        )
+        has_inner = any(has_uneven_branches(body.graph) for body in self.bodies)
         if sides[0] != sides[1] or has_inner:
             is_chosen = config.capture_branches or tx.tr.breaks_raise  # it costs a step more than a break
             if not is_chosen or not getattr(tx.tr.backend, UNDEFINED, False):
@@ -604,11 +601,7 @@ def _has_chosen_outside(body: Body, vt: VariableTracker) -> bool:
 def _is_known(vt: TensorVariable, known: set[TensorValue]) -> bool:
     """Whether somebody has a tensor, or one in its memory: those that are `known`, and who gave the frame its inputs."""
     memory = origin(vt.proxy)
-    return (
-        vt.is_one_of_several
-        or (memory.origin is not None and memory.origin[0] == "input")
-        or any(origin(v) is memory for v in known)
-    )
+    return vt.is_one_of_several or memory.is_input or any(origin(v) is memory for v in known)
 
 
 def _kind(tensor: torch.Tensor, may_gain: bool) -> tuple[Any, ...]:

@@ -129,7 +129,7 @@ def _is_made_here(graph: Any, value: TensorValue) -> bool:
     """Whether the graph has made a tensor, alone in its memory, that is no leaf of autograd: the program may write to it."""
     is_leaf = value.meta.requires_grad and value.meta.is_leaf
     is_alone = value.family is None and origin(value) is value
-    is_input = value.origin is not None and value.origin[0] == "input"
+    is_input = value.is_input
     return graph.scope is None and is_alone and not is_leaf and not is_input
 
 
