@@ -450,3 +450,20 @@ def test_inductor_is_given_ints_of_64_bits_alone(fn):
     for values in ([1, 2, 3], [2**31 + 5, 2**33 + 1, 3], [4, 5, 6]):
         t = torch.tensor(values)
         assert torch.equal(compiled(t), fn(t))
+
+
+def test_a_number_that_is_known_is_no_number_of_other_tensors():
+    """What an operator has found out about the data of one tensor is remembered for no other of the same metadata."""
+
+    def checked(a, b):
+        n = a.item()
+        torch._check(n == 3)
+        return a.item() + n, b.item(), torch.ones(2) * b.sum().item()
+
+    def plain(b):
+        return torch.ones(2) * b.item()
+
+    three, seven = torch.tensor(3), torch.tensor(7)
+    for fn, args in ((checked, (three, seven)), (plain, (seven,))):
+        compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
+        assert str(compiled(*args)) == str(fn(*args))

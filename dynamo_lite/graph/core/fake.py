@@ -400,7 +400,10 @@ class Propagator:
         versions = _versions(fakes)
         self.mode.written.clear()
         self.mode.is_random = False
+        asked = self.mode.items_read, len(self.mode.asked)
         result = self._run(op, target, args, kwargs, values)
+        if asked != (self.mode.items_read, len(self.mode.asked)):
+            key = None  # a number of the data, which another tensor of the same metadata need not have
         new: list[FakeTensor] = []
         changes, written = _changes(tensors, fakes, versions, target, self.mode.written)
         first = _first_of_each_memory(list(written), fakes) if len(written) > 1 else list(written)
