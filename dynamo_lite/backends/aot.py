@@ -27,7 +27,7 @@ from dynamo_lite.exc import TRACEBACK
 from dynamo_lite.messages import ignored
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, IN_INFERENCE, UNUSED_RANDOM
 
-from . import late_backward
+from . import late_backward, packed_rnn
 from .branch import silenced
 from .rewrites import symbol_nodes
 from .rewrites.patches import Patches
@@ -460,7 +460,7 @@ def _leaves_trace(node: Any) -> bool:
     return any(tag.name == "nondeterministic_seeded" for tag in called.tags)
 
 
-NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio"})
+NAMESPACES = frozenset({"aten", "prims", "prim", "torchvision", "torchaudio", packed_rnn.NAMESPACE})
 """Where operators do nothing but what their schema says. Others may talk to the world (collectives, custom operators)."""
 
 

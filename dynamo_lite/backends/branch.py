@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def branch(condition: Any, true_side: GraphModule, false_side: GraphModule, operands: Sequence[Any]) -> Any:
     """`torch.cond` where tensors stand for others; else a call of one side."""
-    if _is_traced(condition):
+    if is_traced(condition):
         from torch._higher_order_ops.cond import cond_op
 
         return cond_op(condition, true_side, false_side, operands)
     return (true_side if condition else false_side).forward(*operands)
 
 
-def _is_traced(condition: Any) -> bool:
+def is_traced(condition: Any) -> bool:
     """Whether the operators that run now are not computed, or not only: by fakes, proxies, transforms, or `torch.jit.trace`."""
     import torch
 

@@ -115,7 +115,7 @@ class OperatorCalls:
             self.propagator.follows_warnings = False
         self.memos.settle(tensors)
         if self.propagator.mode.items_read != items_read:
-            numbers = MODELS.numbers(args[op == "call_method" :], kwargs)
+            numbers = MODELS.numbers(tx, target, args[op == "call_method" :], kwargs)
             if numbers is not None:  # compilers do not know the data
                 return self.call(tx, op, target, [*args[: op == "call_method"], *numbers[0]], numbers[1], memo)
         if self.sizes.known is not None and self.sizes.known.note_new_numbers() and self.fakes.are_there:

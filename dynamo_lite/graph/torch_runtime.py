@@ -306,7 +306,7 @@ def _protector(graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule) -> W
     checks, sizes = graph.passes.checks, graph.passes.sizes
     if checks:
         checks.require_undoable(gm, graph.example_inputs(), functools.partial(_wrapped, _wrappers(graph)))
-    if sizes.asserts:
+    elif sizes.asserts:  # with checks, the graph as a whole can be undone
         sizes.require_undoable(gm, graph.example_inputs(), functools.partial(_wrapped, _wrappers(graph)))
     return functools.partial(_wrapped, _wrappers(graph))
 

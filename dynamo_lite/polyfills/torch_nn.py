@@ -1,4 +1,5 @@
-"""Stand-ins for functions of `torch._C._nn` where only tensor data decide sizes: the number of classes, the longest of several lengths.
+"""Stand-ins for functions of `torch._C._nn` and of packed sequences where only tensor data decide sizes: the number of classes, the
+longest of several lengths.
 
 The package knows no torch: what this needs of it is passed to it.
 """
@@ -43,3 +44,50 @@ def pad_sequence(
         )
         part.copy_(sequence)
     return result
+
+
+def pack_padded_sequence(
+    arange: Callable[..., Any], check: Callable[[bool], None], input: Any, lengths: Any, batch_first: bool
+) -> Any:
+    """`_pack_padded_sequence`; what a length has beyond the steps that are there is left out."""
+    rows = input.transpose(0, 1) if batch_first else input
+    steps, n = rows.size(0), rows.size(1)
+    if lengths.size(0) != n:
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.size(0)} (batch_size={n})"
+        )
+    if int(lengths[n - 1]) <= 0:
+        raise RuntimeError(
+            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
+        )
+    if (lengths[1:] > lengths[:-1]).any():
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` "
+            "to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
+        )
+    batch_sizes = (arange(int(lengths[0])).unsqueeze(1) < lengths).sum(1)
+    check(int(batch_sizes[0]) == n)  # so it is: who reads `batch_sizes[0]` later has a number that is known
+    is_there = arange(steps).unsqueeze(1) < lengths
+    return rows[is_there.to(input.device)].contiguous(), batch_sizes
+
+
+def pad_packed_sequence(
+    arange: Callable[..., Any],
+    cat: Callable[..., Any],
+    data: Any,
+    batch_sizes: Any,
+    batch_first: bool,
+    padding_value: float,
+    total_length: int,
+) -> Any:
+    """`_pad_packed_sequence`. The rows of a step stand behind those of the steps before."""
+    n = int(batch_sizes[0])
+    if int(batch_sizes.sum()) > data.size(0):
+        raise RuntimeError(f"there are {data.size(0)} rows, which are fewer than the sum of the batch sizes")
+    sizes = cat([batch_sizes, batch_sizes.new_zeros(total_length - batch_sizes.size(0))])
+    is_there = arange(n) < sizes.unsqueeze(1)
+    starts = (sizes.cumsum(0) - sizes).unsqueeze(1)
+    rows = data[((starts + arange(n)) * is_there).to(data.device)]
+    is_padding = is_there.logical_not().to(data.device).reshape(total_length, n, *[1] * (data.dim() - 1))
+    padded = rows.masked_fill(is_padding, padding_value)
+    return padded.transpose(0, 1) if batch_first else padded, is_there.sum(0)

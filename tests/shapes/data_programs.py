@@ -455,7 +455,7 @@ def length_regulator():
     return f, [(floats(2, 3, 4, seed=seed), ints(2, 3, seed=seed)) for seed in SEEDS]
 
 
-@program(graphs=3, whole=False, note="_pad_packed_sequence reads its batch sizes while its result is described")
+@program()
 def packed_sequence():
     def f(x, lengths):
         packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -465,7 +465,7 @@ def packed_sequence():
     return f, [(floats(3, 6, 4, seed=seed), ints(3, seed=seed)) for seed in SEEDS]
 
 
-@program(graphs=5, whole=False, note="the same; and the LSTM of a packed sequence")
+@program()
 def packed_lstm():
     torch.manual_seed(0)
     lstm = nn.LSTM(4, 3, batch_first=True)

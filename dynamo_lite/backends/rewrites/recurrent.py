@@ -24,7 +24,7 @@ def keep_gradients_and_dropout(graph: Any) -> None:
 
 def lstm(*args: Any) -> Any:
     """`torch.lstm`."""
-    return _layer_by_layer(_lstm_with_gradients, args)
+    return layer_by_layer(_lstm_with_gradients, args)
 
 
 def _layered(name: str) -> Any:
@@ -33,7 +33,7 @@ def _layered(name: str) -> Any:
     def call(*args: Any) -> Any:
         import torch
 
-        return _layer_by_layer(getattr(torch, name), args)
+        return layer_by_layer(getattr(torch, name), args)
 
     call.__name__ = call.__qualname__ = name  # under which the text of a graph finds it in this module
     return call
@@ -58,7 +58,7 @@ def _lstm_with_gradients(*args: Any) -> Any:
         torch._C._set_mkldnn_enabled(enabled)
 
 
-def _layer_by_layer(function: Any, args: tuple[Any, ...]) -> Any:
+def layer_by_layer(function: Any, args: tuple[Any, ...]) -> Any:
     """A recurrent function, called for each layer alone if there is dropout between them. Its arguments are `(input, hx, params, …,
     batch_first)`, or `(data, batch_sizes, hx, params, …)` of a packed sequence."""
     is_packed = isinstance(args[3], list | tuple)

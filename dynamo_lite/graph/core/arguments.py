@@ -49,9 +49,9 @@ items)`, `mapping(tx, keys, items)` make trackers; `meet_modes(tr)` has the trac
 `meet_overrides(tr)` the classes of wrapper tensors as well;
 `follow(tx, function, args, kwargs)` calls a Python function of torch by its code, and `shows_warnings()` says whether warnings can be given
 behind the graph;
-`numbers(args, kwargs)` gives arguments with numbers in place of tensors that are known, None if there are none; `follow_both(tx, make
-condition)` makes both sides of a branch on data part of the graph, where that can be; `late_number(tx, function, operands)` has Python
-compute a float behind the graph, of which an operand `is_from_data(value)`."""
+`numbers(tx, target, args, kwargs)` gives arguments with numbers in place of tensors that are known, or that the operator takes for sizes;
+None if there are none; `follow_both(tx, make condition)` makes both sides of a branch on data part of the graph, where that can be;
+`late_number(tx, function, operands)` has Python compute a float behind the graph, of which an operand `is_from_data(value)`."""
 
 
 class Overridden(Unsupported):

@@ -14,7 +14,7 @@ import math
 import operator
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -28,6 +28,7 @@ from dynamo_lite.graph.core.autograd import function_name, has_uneven_branches, 
 from dynamo_lite.graph.core.functional import text_with_suffix, transforms_around, with_data
 from dynamo_lite.graph.core.meta import LiveMeta
 from dynamo_lite.graph.core.nodes import made_at
+from dynamo_lite.graph.core.operator_names import operator_name
 from dynamo_lite.graph.core.storages import advance_version, version_of, versions
 from dynamo_lite.graph.core.values import TensorValue, requires_grad
 from dynamo_lite.graph.inputs.bare_attributes import grad_of, is_inference_of, is_leaf_of, set_data, set_grad
@@ -516,16 +517,23 @@ def known_item(vt: TensorVariable) -> Any:
     return fake.constant.item()
 
 
-def _numbers(args: Sequence[VariableTracker], kwargs: dict[str, VariableTracker] | None) -> Any:
-    """`MODELS.numbers`."""
+_TAKE_SIZES = frozenset({"zeros", "ones", "empty", "rand", "randn", "new_zeros", "new_ones", "new_empty"})
+"""Operators that read any tensor among their arguments as a number."""
+
+
+def _numbers(tx: Frame, target: object, args: Sequence[VariableTracker], kwargs: Mapping[str, VariableTracker]) -> Any:
+    """`MODELS.numbers`: the arguments with numbers for tensors, where the numbers are known or the graph has others by then; else None."""
+    reads = has_numbers(tx) and operator_name(target) in _TAKE_SIZES
     changed = False
 
     def number(vt: VariableTracker) -> VariableTracker:
         nonlocal changed
         if isinstance(vt, TensorVariable):
             known = known_item(vt)
-            changed |= known is not MISSING
-            return vt if known is MISSING else ConstantVariable(known)
+            changed |= reads or known is not MISSING
+            if known is not MISSING:
+                return ConstantVariable(known)
+            return converted_item(tx, vt, int) if reads else vt
         if type(vt) is TupleVariable or type(vt) is ListVariable:
             return type(vt)([number(item) for item in vt.items])
         return vt
