@@ -866,7 +866,7 @@ SUBTLE = {
     list_in_a_function_of_grad: True,
     appends_on_both_sides: True,
     list_in_a_loop: True,
-    the_input_from_an_inner_side: False,
+    the_input_from_an_inner_side: True,
     the_input_from_a_turn: False,
     the_input_is_written_behind: False,
     view_without_gradients: False,

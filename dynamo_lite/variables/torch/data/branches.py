@@ -12,6 +12,7 @@ tensors where the backend leaves those of the side that is not taken undefined (
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -45,7 +46,7 @@ from ..higher_order.control_flow import Branches
 from ..symnode import QUOTIENTS, SymNodeVariable, is_unbacked, scalar_tensor
 from ..tensor import TensorVariable, converted_item, has_numbers
 from .contents import Change, Contents
-from .extremes import ChosenVariable, ExtremeChoice, InnerChoice
+from .extremes import ChosenVariable, ExtremeChoice, InnerChoice, chosen_objects, is_chosen
 from .for_loops import ForLoop, head_of_for
 from .joins import Joins, NewObject, ResultPlace, is_number, parts_of, scalar_in
 from .loops import DataLoop, side_that_returns
@@ -130,6 +131,9 @@ class _Fork:
         self.pairs: list[tuple[VariableTracker, VariableTracker]] = []
         self.outside: list[list[bool]] = []
         self.inner: list[bool] = []  # which of the pairs a side within a side has chosen
+        self.chosen: list[
+            list[TensorVariable]
+        ] = []  # and from which tensors from before the branch, where that is known
         self.joins = Joins(tx)
         self.bodies: tuple[Body, ...] = ()
         self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
@@ -395,6 +399,9 @@ class _Fork:
         tx = self.tx
         self.outside = [[_is_outside(*part) for part in zip(bodies, pair, strict=True)] for pair in self.pairs]
         self.inner = [any(map(_has_chosen_outside, bodies, pair)) for pair in self.pairs]
+        self.chosen = [
+            _objects(bodies, pair) if inner else [] for pair, inner in zip(self.pairs, self.inner, strict=True)
+        ]
         captured = []
         for i, body in enumerate(bodies):
             values: list[VariableTracker] = [pair[i] for pair in self.pairs]
@@ -406,25 +413,41 @@ class _Fork:
                         values[n] = tx.tr.graph.call(tx, "call_method", "clone", [values[n]])
             for written in self.written:
                 values += changed_copy(tx, body, written, i)
+            for pair, chosen in zip(self.pairs, self.chosen, strict=True):
+                values += [self._flag_in(body, pair[i], vt) for vt in chosen]
             captured.append(CapturedBody(tx, body, TupleVariable(values), with_ints=True))
         forms = [structure(tx, c.result) for c in captured]
         if forms[0] != forms[1]:
             unsupported(SLUG, "the sides leave objects of other kinds")
         return captured
 
+    def _flag_in(self, body: Body, vt: VariableTracker, chosen: TensorVariable) -> VariableTracker:
+        """Whether a side leaves this tensor from before, as a result of the side: a float, since the gradient of `torch.cond` fails where
+        a result is none."""
+        with body:
+            flag = is_chosen(self.tx, vt, chosen)
+            if not isinstance(flag, ConstantVariable):
+                return self.tx.tr.graph.call(self.tx, "call_method", "double", [flag])
+        return scalar_in(self.tx, body, ConstantVariable(float(flag.value)))
+
     def _selected(self) -> list[VariableTracker]:
-        """The results of `torch.where` for `pairs`, both sides of which are computed."""
-        flag = self._scalar_flag()
-        return [self.tx.tr.graph.call(self.tx, "call_function", torch.where, [flag, *pair]) for pair in self.pairs]
+        """The results of `torch.where` for `pairs`, both sides of which are computed, and the flags of what they choose."""
+        tx, flag = self.tx, self._scalar_flag()
+        flags = [
+            [is_chosen(tx, vt, one) for vt in pair]
+            for pair, chosen in zip(self.pairs, self.chosen, strict=True)
+            for one in chosen
+        ]
+        return [tx.tr.graph.call(tx, "call_function", torch.where, [flag, *pair]) for pair in [*self.pairs, *flags]]
 
     def _written_back(self, made: list[VariableTracker]) -> list[VariableTracker]:
-        """The merged values of `pairs`, once the tensors that sides have changed have theirs."""
+        """The merged values of `pairs`, once the tensors that sides have changed have theirs, and flags of what inner sides choose."""
         rest = made[len(self.pairs) :]
         for written in self.written:
             n = 2 if written.is_counted else 1
             write_back(self.tx, written, rest[:n])
             rest = rest[n:]
-        return made[: len(self.pairs)]
+        return [*made[: len(self.pairs)], *rest]
 
     def _change_objects(self) -> None:
         """Give the objects that the sides have changed what they are to have."""
@@ -442,18 +465,29 @@ class _Fork:
         held = [part for entry in [*entries, *[items for _, items in self.changed]] for part in parts_of(entry)]
         objects = Outside(tx, held).objects.values() if merged else ()
         known = {vt.proxy for vt, *_ in objects if isinstance(vt, TensorVariable)}
-        for i, made in enumerate(merged):
+        flags = iter(merged[len(self.pairs) :])
+        for i, made in enumerate(merged[: len(self.pairs)]):
             sides = list(zip(self.pairs[i], self.outside[i], strict=True))
             parts = [vt if is_outside else made for vt, is_outside in sides]
-            if self.inner[i] and isinstance(made, TensorVariable):
+            if self.inner[i] and not self.chosen[i] and isinstance(made, TensorVariable):
                 made.is_one_of_several = True  # a side within a side has chosen, by a flag that only it knows
                 tx.tr.effects.provisos.append(InnerChoice(tx, made))
+            elif self.inner[i]:
+                for vt in self.chosen[i]:
+                    flag = tx.tr.graph.call(tx, "call_function", torch.ne, [next(flags), ConstantVariable(0)])
+                    merged[i] = self._choice(made, flag, vt, merged[i])
             elif any(part is not made and _is_known(part, known) for part in parts):
-                merged[i] = ChosenVariable(made, self.flag, *parts)
-                tx.tr.effects.provisos.append(ExtremeChoice(tx, merged[i], with_gradients=True))
+                merged[i] = self._choice(made, self.flag, *parts)
         fill = self.joins.filled
         self.changed = [(part, {k: fill(v, merged) for k, v in items.items()}) for part, items in self.changed]
         return [fill(entry, merged) for entry in entries]
+
+    def _choice(
+        self, made: VariableTracker, flag: VariableTracker, one: VariableTracker, other: VariableTracker
+    ) -> ChosenVariable:
+        chosen = ChosenVariable(made, flag, one, other)
+        self.tx.tr.effects.provisos.append(ExtremeChoice(self.tx, chosen, with_gradients=True))
+        return chosen
 
 
 def _meeting_point(tx: Frame) -> int:
@@ -587,6 +621,12 @@ def _key(number: Any) -> Any:
 def _is_outside(body: Body, vt: VariableTracker) -> bool:
     """Whether this is a tensor that existed before the branch."""
     return isinstance(vt, TensorVariable) and not body.is_made_inside(vt.proxy)
+
+
+def _objects(bodies: Sequence[Body], pair: Sequence[VariableTracker]) -> list[TensorVariable]:
+    """The tensors from before the branch that its sides, or sides within them, may leave in this place; none if that is not known."""
+    parts = [chosen_objects(vt, partial(_is_outside, body)) for body, vt in zip(bodies, pair, strict=True)]
+    return [] if None in parts else list({vt.proxy: vt for part in parts for vt in part or ()}.values())
 
 
 def _has_chosen_outside(body: Body, vt: VariableTracker) -> bool:

@@ -22,6 +22,7 @@ from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core import functional
 from dynamo_lite.graph.core.storages import origin
 from dynamo_lite.graph.core.values import TensorValue
+from dynamo_lite.variables.builtin.tuple import TupleVariable
 from dynamo_lite.variables.protocol.abstract import COMPARE_OPS, binary_op, richcompare
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
 from dynamo_lite.variables.protocol.constant import ConstantVariable
@@ -71,6 +72,29 @@ class ChosenVariable(TensorVariable):
 
     def emit_new(self, cg: Codegen) -> None:
         emit_call(cg, functional.chosen, *self.children())
+
+
+def chosen_objects(vt: VariableTracker, is_outside: Callable[[VariableTracker], bool]) -> list[TensorVariable] | None:
+    """The tensors from outside that this tensor may be, each once; None if that is not known."""
+    if is_outside(vt) or not vt.is_one_of_several:
+        return [vt] if isinstance(vt, TensorVariable) and is_outside(vt) else []
+    if not isinstance(vt, ChosenVariable):
+        return None
+    parts = [chosen_objects(part, is_outside) for part in (vt.one, vt.other)]
+    found = {vt.proxy: vt for part in parts for vt in part or ()}
+    return None if None in parts else list(found.values())
+
+
+def is_chosen(tx: Frame, vt: VariableTracker, chosen: TensorVariable) -> VariableTracker:
+    """Whether data choose this tensor from outside: a bool, or a tensor of one."""
+    if not isinstance(vt, ChosenVariable) or vt.proxy is chosen.proxy:
+        return ConstantVariable(isinstance(vt, TensorVariable) and vt.proxy is chosen.proxy)
+    one, other = is_chosen(tx, vt.one, chosen), is_chosen(tx, vt.other, chosen)
+    if isinstance(one, ConstantVariable) and isinstance(other, ConstantVariable) and one.value == other.value:
+        return one
+    flag = tx.tr.graph.call(tx, "call_method", "reshape", [vt.flag, TupleVariable([])])
+    flag = tx.tr.graph.call(tx, "call_function", torch.ne, [flag, ConstantVariable(0)])
+    return tx.tr.graph.call(tx, "call_function", torch.where, [flag, one, other])
 
 
 class ChosenNumberVariable(DataDependentVariable):
