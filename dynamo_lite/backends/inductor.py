@@ -67,6 +67,7 @@ def inductor(
     options that Inductor does not know.
     """
     compile_fx = load_compiler("torch._inductor.compile_fx").compile_fx
+    from torch._dynamo.convert_frame import compile_lock  # which a backward pass that is compiled later holds
     from torch._inductor import config
 
     patches = config_patches(mode, options)
@@ -83,7 +84,7 @@ def inductor(
                 rules = data_graphs.decompositions() if from_data else None
                 # A backward pass is compiled when it is needed.
                 inner = partial(with_room, COMPILING(_rewritten(inner)))
-                with COMPILING, own_keys():
+                with compile_lock, COMPILING, own_keys():
                     compiled = compile_fx(
                         graph, fakes, config_patches=settings, inner_compile=inner, decompositions=rules
                     )

@@ -1,4 +1,7 @@
-"""Backward passes that a compiler cannot take."""
+"""Backward passes that a compiler cannot take, or takes while another thread compiles."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -59,3 +62,23 @@ def test_the_program_interrupts_the_compiler_of_a_backward_pass(monkeypatch):
     )
     with pytest.raises(MemoryError, match="from outside"):
         result.sum().backward()
+
+
+def test_a_backward_pass_waits_for_another_compilation(monkeypatch):
+    """Inductor compiles one graph at a time: its state is that of the process."""
+    from torch._inductor.triton_bundler import TritonBundler
+
+    begin = TritonBundler.begin_compile.__func__
+
+    def begin_slowly(cls):
+        begin(cls)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(TritonBundler, "begin_compile", classmethod(begin_slowly))
+    weight = torch.randn(4, 4, requires_grad=True)
+    compiled = dynamo_lite.compile(lambda x, w: (x @ w).sin().sum(0), backend="inductor", dynamic=False)
+    loss = compiled(torch.randn(3, 4), weight).sum()
+    other = dynamo_lite.compile(lambda x: x.cos() * 3, backend="inductor", fullgraph=True)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(loss.backward), pool.submit(other, torch.ones(5))
+    assert first.exception() is None and second.exception() is None
