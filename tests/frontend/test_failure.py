@@ -1,12 +1,14 @@
 """Errors that only the running graph raises: the program sees them as in eager execution, or is told what was lost."""
 
 import contextlib
+import gc
 import logging
 import math
 import re
 import sys
 import traceback
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -174,9 +176,6 @@ def test_every_kind_of_parameter_and_free_variables():
 
 
 def test_arguments_are_not_kept():
-    import gc
-    import weakref
-
     class Thing:
         pass
 
@@ -195,6 +194,25 @@ def test_arguments_are_not_kept():
             f(X, index, Thing())
             result = captured(X, index, Thing())
         assert result() is None
+    finally:
+        gc.enable()
+
+
+def test_inputs_of_a_graph_of_aotautograd_are_not_kept():
+    """Before the function starts again the graph runs without the backend, and raises a second time."""
+
+    def f(x, i):
+        return x[i]
+
+    captured = dynamo_lite.compile(f, backend="aot_eager")
+    gc.disable()
+    try:
+        for index in (GOOD, BAD, BAD):
+            x = X.clone()
+            outcome(captured, x, index)
+            given = weakref.ref(x)
+            del x
+            assert given() is None
     finally:
         gc.enable()
 
