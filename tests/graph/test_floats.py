@@ -51,6 +51,10 @@ OPERATORS = {
     "iadd": lambda x, f: x.clone().add_(f),
     "alpha": lambda x, f: x.add(x, alpha=f),
     "alpha in place": lambda x, f: x.clone().sub_(x, alpha=-f),
+    "with alpha": lambda x, f: torch.add(x, f, alpha=3) * x.clone().sub_(f * 2, alpha=0.5) * torch.sub(f, x, alpha=3),
+    "with alpha of itself": lambda x, f: torch.add(x, f, alpha=f),
+    "alpha and ints": lambda x, f: torch.add(torch.arange(3), 1.5, alpha=f) + torch.add(f, torch.arange(3), alpha=2),
+    "alpha of ints": lambda x, f: torch.add(x, torch.arange(3), alpha=f) + x.addcmul(torch.arange(3), x[0], value=f),
     "addcdiv": lambda x, f: x.addcdiv(x, x + 9, value=f),
     "addcmul": lambda x, f: x.clone().addcmul_(x, x, value=f),
     "lerp": lambda x, f: x.lerp(x * 2, f),
@@ -113,6 +117,27 @@ def test_operator_behind_a_backend_of_the_user(operator):
     for number in NUMBERS[:5]:
         torch.testing.assert_close(compiled(x, number), OPERATORS[operator](x, number), rtol=0, atol=0)
     assert len(graphs) <= (5 if operator == "item" else 2)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_sum_with_a_number_of_data_and_alpha(backend, monkeypatch):
+    monkeypatch.setattr(config, "capture_scalar_outputs", True)
+
+    def f(x):
+        total = x.sum().item()
+        return torch.add(x, total, alpha=3), torch.sub(total / 2, x, alpha=0.5)
+
+    compiled = dynamo_lite.compile(f, backend=backend)
+    for n in (2, 3):
+        assert same(f(torch.ones(n)), compiled(torch.ones(n)))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_alpha_that_integers_refuse(backend):
+    compiled = dynamo_lite.compile(lambda x, f: torch.add(x, x, alpha=f), backend=backend)
+    for number in (0.1, 0.2, 0.3):
+        with pytest.raises(RuntimeError, match="must not be a floating point number"):
+            compiled(torch.arange(3), number)
 
 
 def test_behind_inductor():

@@ -1,15 +1,18 @@
-"""A node for each symbol that floats of an ATen graph are computed from, and none that asks a gradient for its size.
+"""A node for each symbol that floats of an ATen graph are computed from, none that asks a gradient for its size, and no `alpha` of a sum
+with such a float.
 
 Input: the graph that AOTAutograd has traced. Output: the same graph, with `sym_size` of tensors that have such a symbol as a size.
 
 `tensorify_python_scalars` of torch.fx, which AOTAutograd calls, looks for these nodes. If the program asks for no such size, but for
 `(s - 1) // 2` of a result, or for the mean of what a mask selects, there would be none. (In the graphs of torch.compile each symbol of an
 input is an input itself, and those of results have nodes.) Its partitioner keeps sizes for the backward pass, and takes those of incoming
-gradients (`tangents`) for sizes that the forward pass knows.
+gradients (`tangents`) for sizes that the forward pass knows. And where the pass puts a tensor in the place of a float, it makes the operator
+anew from its positional arguments alone.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -24,7 +27,8 @@ def substitutes() -> Iterator[Substitute]:
 
 
 def _behind_nodes(original: Callable[..., None]) -> Callable[..., None]:
-    def tensorify_python_scalars(gm: Any, *args: Any) -> None:
+    def tensorify_python_scalars(gm: Any, shape_env: Any, fake_mode: Any) -> None:
+        _multiply_by_alpha(gm.graph, fake_mode)
         behind = _behind_gradients(gm.graph)
         of_gradients = _sizes_of_gradients(gm.graph, behind)
         added = _add_nodes(gm.graph, _symbols_of_floats(gm.graph) | of_gradients.keys(), behind)
@@ -32,9 +36,34 @@ def _behind_nodes(original: Callable[..., None]) -> Callable[..., None]:
             for node in of_gradients[size]:
                 node.replace_all_uses_with(added[size])
                 gm.graph.erase_node(node)
-        original(gm, *args)
+        original(gm, shape_env, fake_mode)
 
     return tensorify_python_scalars
+
+
+def _multiply_by_alpha(graph: Any, fake_mode: Any) -> None:
+    """Take sums with a factor `alpha` apart if a term is a float that varies."""
+    import torch
+
+    aten = torch.ops.aten
+    for target in (aten.add.Tensor, aten.sub.Tensor):
+        for node in graph.find_nodes(op="call_function", target=target):
+            values = [_value(arg) for arg in node.args]
+            if "alpha" not in node.kwargs or not any(isinstance(value, torch.SymFloat) for value in values):
+                continue
+            first, second = node.args
+            multiply = aten.mul.Tensor if isinstance(values[1], torch.Tensor) else operator.mul
+            with graph.inserting_before(node):
+                product = graph.call_function(multiply, (second, node.kwargs["alpha"]))
+            product.meta = {name: value for name, value in node.meta.items() if name != "tensor_meta"}
+            with fake_mode:
+                product.meta["val"] = multiply(values[1], _value(node.kwargs["alpha"]))
+            node.args, node.kwargs = (first, product), {}
+
+
+def _value(arg: Any) -> Any:
+    """The example that a node has; a constant."""
+    return arg.meta.get("val") if hasattr(arg, "meta") else arg
 
 
 def _symbols_of_floats(graph: Any) -> set[Any]:

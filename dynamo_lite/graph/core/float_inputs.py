@@ -244,9 +244,10 @@ def _scaled_sum(w: _Writer, node: Node) -> Node | None:
         return _each(w, node) if each else _arithmetic(w, node)
     if set(node.kwargs) != {"alpha"} or len(node.args) != 2 or w.is_float(node.args[1]) or not _keeps_types(node):
         return None
-    x, y = map(w.argument, node.args)
+    x = w.argument(node.args[0], _dtype_for(node))
+    y = w.argument(node.args[1])
     term = w.call(torch._foreach_mul if each else operator.mul, y, w.argument(node.kwargs["alpha"]))
-    return w.graph.create_node(node.op, node.target, (x, term))
+    return w.graph.create_node(node.op, node.target, (x, _of_type(w, node, term)))
 
 
 def _scaled_term(function: object, function_of_lists: object) -> Form:
@@ -278,7 +279,16 @@ def _add_product(w: _Writer, node: Node, x: Any, term: Node, factor: Any) -> Nod
     if _is_each(node):
         term = w.call(torch._foreach_mul, term, factor)
         return w.call(torch._foreach_add_ if in_place else torch._foreach_add, x, term)
-    return w.graph.call_method("add_" if in_place else "add", (x, w.call(operator.mul, term, factor)))
+    product = _of_type(w, node, w.call(operator.mul, term, factor))
+    return w.graph.call_method("add_" if in_place else "add", (x, product))
+
+
+def _of_type(w: _Writer, node: Node, term: Node) -> Node:
+    """What a product with a tensor of a double is in the sum that `node` stands for. That tensor gives its type to others without
+    dimensions, and to integers, where a number gives none."""
+    if _is_each(node) or _outweigh_double(node):
+        return term
+    return w.graph.call_method("to", (term, _subject(node).meta.dtype))
 
 
 def _each(w: _Writer, node: Node) -> Node | None:
@@ -295,9 +305,18 @@ def _is_each(node: Node) -> bool:
 
 
 def _keeps_types(node: Node) -> bool:
-    """Whether the tensors of a list stay of their type when one of a single double takes part."""
+    """Whether the tensors of a list stay of their type when one of a single double takes part, and the operator does not refuse the float
+    because its result is an integer."""
+    result = _subject(node)
+    if isinstance(result, TensorValue) and not (result.meta.dtype.is_floating_point or result.meta.dtype.is_complex):
+        return False
+    return not _is_each(node) or _outweigh_double(node)
+
+
+def _outweigh_double(node: Node) -> bool:
+    """Whether the tensors that an operator is given decide its type, even where a tensor of a single double takes part."""
     metas = [value.meta for n in node.all_input_nodes if isinstance(value := _subject(n), TensorValue)]
-    return not _is_each(node) or all(m.ndim and (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas)
+    return all(m.ndim and (m.dtype.is_floating_point or m.dtype.is_complex) for m in metas)
 
 
 _FORMS: dict[str, Form] = {
