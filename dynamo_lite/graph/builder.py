@@ -33,6 +33,7 @@ from .core.fake import Propagator
 from .core.nested_int import NewNestedInts
 from .core.nodes import NODE_MAKERS, NodeFactory, NodeMeta, is_removable, let_go, placeholder_name, set_meta
 from .core.python_code import TraceGraph
+from .core.storages import origins
 from .core.values import SymValue, TensorValue, requires_grad, tensors_made_by
 from .core.varying_floats import FloatValue
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
@@ -291,6 +292,7 @@ class GraphBuilder:
     def finish(self) -> GraphModule:
         """Let the effects add what they have to, remove what nothing uses, and make the module (once)."""
         if self.module is None:
+            _remove_idle(self)
             added = [node for effect in self.passes for node in effect.prepare()]
             _remove_dead(self, added)
             _remove_aliases(self, added)
@@ -330,6 +332,23 @@ def _takes_others_gradients(builder: GraphBuilder) -> bool:
     """Whether a backward pass in the graph may run through what was computed before it."""
     is_there = any(node.target is torch.autograd.grad for node in builder.graph.nodes)
     return is_there and any(requires_grad(i.node) and not i.node.meta.subject.meta.is_leaf for i in builder.inputs)
+
+
+def _remove_idle(builder: GraphBuilder) -> None:
+    """Leave out operators that only return an argument (a dropout outside of training), where that is written to: AOTAutograd takes the
+    results of some for new tensors."""
+    operators = builder.operators
+    written = set().union(*map(origins, [*operators.written, *operators.changed])) if operators.idle else set()
+    kept = builder.passes.backward.kept_nodes()
+    for node in operators.idle:
+        value = node.meta.subject
+        source = next((given for given in node.all_input_nodes if given.meta.subject is value), None)
+        if source is not None and node not in kept and not (operators.tells_writes and written.isdisjoint(origins(value))):
+            builder.outputs = [source if output is node else output for output in builder.outputs]
+            node.replace_all_uses_with(source)
+            if value.node is node:
+                value.node = source
+            builder.graph.erase_node(node)
 
 
 def _remove_dead(builder: GraphBuilder, added: list[Node]) -> None:

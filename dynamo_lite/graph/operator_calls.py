@@ -80,6 +80,8 @@ class OperatorCalls:
         self.cut = builder.tr.facts.cut  # the node before which the graph has to end, and why
         self.written: list[TensorValue] = []  # all tensors that were given to operators which may write
         self.changed: list[TensorValue] = []  # those that were written to, as far as that is known
+        self.idle: list[Node] = []  # operators of torch that only return an argument
+        self.tells_writes = True  # whether `changed` has all to which what these return is written
         self.memos = DataMemos(builder)
 
     def call(self, tx: Frame, op: str, target: object, args: list[Any], kwargs: Any = None, memo: bool = True) -> Any:
@@ -139,9 +141,20 @@ class OperatorCalls:
             node.meta.sequence = SequenceValue(type(given), [values.get(a, a) for a in given])
         else:
             made = self._wrap_result(tx, result, node, tensors, fakes)
+        if type(result) is SameResult and memo and self.builder.scope is None and self._only_returns(node, outcome):
+            self.idle.append(node)
         for effect in self.on_node:
             effect.on_node(node, outcome, tensors)
         return made
+
+    def _only_returns(self, node: Node, outcome: Propagation) -> bool:
+        """Whether an operator does nothing but to return an argument. Inference tensors do not tell of a write: `inplace=True` does."""
+        if torch.is_inference_mode_enabled() or self.state.has_inference_tensors:
+            self.tells_writes = False
+            has_flag = any(arg is True for arg in (*node.args, *node.kwargs.values()))
+            if has_flag and type(node.target) is types.FunctionType:  # builtins have no `inplace`
+                return False
+        return not (outcome.changes or outcome.written or may_write(node.target, node.kwargs))
 
     def _is_followed(self, target: object) -> bool:
         """Whether a function of torch that is given a float that varies is followed: the operators that it calls take such a float, where

@@ -285,3 +285,53 @@ def test_an_input_that_is_written_to_before_it_becomes_another_view(backend, cha
         return a * 2 + b, b.shape
 
     run_both(f, torch.ones(3, 3, requires_grad=True), torch.arange(9.0).view(3, 3), _backend=backend, _calls=1)
+
+
+def of_an_input(a):
+    y = F.dropout(a, 0.5, False)
+    y += 1
+    return y, a * 2
+
+
+def of_a_view(a):
+    y = F.dropout(a.t()[0], 0.5, False)
+    y += 1
+    return a * 2, y.sin()
+
+
+def of_no_part(a):
+    y = torch.dropout(a, 0.0, True)
+    z = F.dropout(y, 0.5, False)
+    z.mul_(3)
+    a.detach().add_(1)
+    return a, y, z
+
+
+def of_a_result(a):
+    z = a * 2
+    y = F.dropout(z, 0.5, False)
+    y += 1
+    return y, z.contiguous(), a
+
+
+def in_a_module(a):
+    return torch.nn.Sequential(torch.nn.Dropout(), torch.nn.ReLU(inplace=True)).eval()(a)
+
+
+@pytest.mark.parametrize("kind", ["plain", "gradients", "inference"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", [of_an_input, of_a_view, of_no_part, of_a_result, in_a_module])
+def test_an_operator_that_returns_its_argument_which_is_written_to(fn, backend, kind):
+    """AOTAutograd takes what a dropout returns for a new tensor."""
+
+    def run(f):
+        with torch.inference_mode(kind == "inference"):
+            leaf = (x() - 4).requires_grad_(kind == "gradients")
+            a = leaf * 1
+            results = f(a)
+        results = results if isinstance(results, tuple) else (results,)
+        if kind == "gradients":
+            sum(result.sin().sum() for result in results).backward()
+        return [r.detach() for r in results], [r is a for r in results], a.detach(), leaf.grad
+
+    assert same(run(fn), run(dynamo_lite.compile(fn, backend=backend, fullgraph=True)))
