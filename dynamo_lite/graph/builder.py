@@ -343,7 +343,11 @@ def _remove_idle(builder: GraphBuilder) -> None:
     for node in operators.idle:
         value = node.meta.subject
         source = next((given for given in node.all_input_nodes if given.meta.subject is value), None)
-        if source is not None and node not in kept and not (operators.tells_writes and written.isdisjoint(origins(value))):
+        if (
+            source is not None
+            and node not in kept
+            and not (operators.tells_writes and written.isdisjoint(origins(value)))
+        ):
             builder.outputs = [source if output is node else output for output in builder.outputs]
             node.replace_all_uses_with(source)
             if value.node is node:

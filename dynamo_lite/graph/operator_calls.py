@@ -44,7 +44,7 @@ from .core.values import (
 )
 from .core.varying_floats import FloatValue, floats_at, is_indifferent, present
 from .core.wrapper_tensors import is_asked, is_wrapper, pin_parts
-from .core.writes import check_out, resizes_silently
+from .core.writes import check_out, check_overlap, resizes_silently
 from .inputs.buffers import ask
 from .inputs.fake_inputs import SLUG as FAKE_INPUTS
 from .inputs.fake_inputs import check_call, check_changes, result_is_fake, tensors_of
@@ -254,6 +254,7 @@ class OperatorCalls:
         if written:
             for effect in self.on_write:
                 effect.on_write(target, fx_args, values, changed)
+            check_overlap(self.propagator, target, fx_args, fx_kwargs, [value for value, _ in changed], tensors, values)
             self._refuse_writes(target, [value for value, _ in changed], any(v.meta.requires_grad for v in tensors))
         suspected = tensors if may_write(target, fx_kwargs) else []
         self.written += suspected

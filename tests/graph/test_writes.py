@@ -335,3 +335,49 @@ def test_an_operator_that_returns_its_argument_which_is_written_to(fn, backend, 
         return [r.detach() for r in results], [r is a for r in results], a.detach(), leaf.grad
 
     assert same(run(fn), run(dynamo_lite.compile(fn, backend=backend, fullgraph=True)))
+
+
+def moved_by(n):
+    def f(a):
+        a[n:] = a[: a.shape[0] - n]
+
+    return f
+
+
+OVERLAPPING = {
+    "in place": lambda a: a[1:].mul_(a[:-1]),
+    "out": lambda a: torch.mul(a[:-1], 2, out=a[1:]),
+    "out of no elementwise operator": lambda a: torch.mm(a.view(2, 2), a.view(2, 2), out=a.view(2, 2)),
+    "another operand": lambda a: a[1:].addcmul_(torch.ones(3), a[:-1]),
+    "items": moved_by(1),
+    "items by a tensor": lambda a: a.__setitem__(torch.tensor([0, 1]), a[1:3]),
+    "indices": lambda a: a.index_copy_(0, torch.tensor([0, 1]), a[1:3]),
+}
+APART = {
+    "halves": moved_by(2),
+    "every second": lambda a: a[::2].mul_(a[1::2]),
+    "the same": lambda a: torch.add(a.view(2, 2), a.view(2, 2), out=a.view(2, 2)),
+    "added to items": lambda a: [a.__setitem__(i, a[i + 1] * 2 + a[i]) for i in range(3)],
+    "a copy": lambda a: a[1:].mul_(a[:-1].clone()),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", [*OVERLAPPING, *APART])
+def test_an_operator_that_writes_where_it_reads(name, dynamic, backend):
+    """Compilers compute the result before they write it; eager execution refuses, or reads what it has written."""
+    fn = OVERLAPPING.get(name) or APART[name]
+
+    def run(f):
+        a = torch.arange(1.0, 5.0)
+        try:
+            f(a)
+        except RuntimeError as error:
+            return str(error), a
+        return None, a
+
+    expected = run(fn)
+    assert same(run(dynamo_lite.compile(fn, backend=backend, dynamic=dynamic)), expected)
+    if name in APART:
+        assert same(run(dynamo_lite.compile(fn, backend=backend, dynamic=dynamic, fullgraph=True)), expected)

@@ -6,8 +6,8 @@ Input: the graph that AOTAutograd has traced. Output: the same graph, with `sym_
 `tensorify_python_scalars` of torch.fx, which AOTAutograd calls, looks for these nodes. If the program asks for no such size, but for
 `(s - 1) // 2` of a result, or for the mean of what a mask selects, there would be none. (In the graphs of torch.compile each symbol of an
 input is an input itself, and those of results have nodes.) Its partitioner keeps sizes for the backward pass, and takes those of incoming
-gradients (`tangents`) for sizes that the forward pass knows. And where the pass puts a tensor in the place of a float, it makes the operator
-anew from its positional arguments alone.
+gradients (`tangents`) for sizes that the forward pass knows. And where the pass puts a tensor in the place of a float, it makes the
+operator anew from its positional arguments alone.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ Mirrors `aten/src/ATen/native/native_functions.yaml`.
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,7 +22,9 @@ from torch.utils._pytree import tree_iter
 from dynamo_lite.exc import Unsupported, unsupported
 
 from .keep_dynamo_unloaded import without_compiler
-from .operator_names import has_tag
+from .meta import meta_of_fake
+from .operator_names import has_tag, operator_name
+from .storages import origin
 from .values import SequenceResult, TensorResult, TensorValue
 from .wrapper_tensors import memories_of
 
@@ -186,6 +190,71 @@ def _casts(target: Any, args: Any, kwargs: dict[str, Any], dtype: torch.dtype, v
     except Exception:
         return False
     return True
+
+
+def check_overlap(
+    propagator: Any,
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    written: list[TensorValue],
+    tensors: list[TensorValue],
+    values: dict[Any, Any],
+) -> None:
+    """Break where an operator writes to memory that it reads as another tensor. Most refuse that when they run; others have read some of
+    what they have written. Compilers compute the result first."""
+    name = getattr(target, "__name__", target)
+    for value in written:
+        others = [other for other in tensors if other is not value and origin(other) is origin(value)]
+        place = _place_of(value.meta) if others else None
+        if others and target is operator.setitem:
+            place = _place_of_items(propagator, value, args, values)
+        for other in others:
+            read = _place_of(other.meta)
+            if place is None or read is None or not (_holds(place[0] < read[1]) and _holds(read[0] < place[1])):
+                continue
+            is_same = len(place) == len(read) and all(_holds(a == b) for a, b in zip(place, read, strict=True))
+            if not is_same or ("out" in kwargs and not has_tag(operator_name(target) or "", torch.Tag.pointwise)):
+                unsupported("fake-tensor-error", f"{name} writes to memory that it reads as another tensor")
+
+
+def _place_of(meta: Any) -> tuple[Any, ...] | None:
+    """Begin and end in memory, and the strides, of a tensor without gaps; None for another one: torch does not look at those."""
+    if meta.layout is not torch.strided:
+        return None
+    length: Any = 1
+    for n, step in sorted(zip(meta.shape, meta.stride, strict=True), key=_hint_of_step):
+        if _holds(n == 1):
+            continue
+        if _holds(n == 0) or not _holds(step == length):
+            return None
+        length = length * n
+    begin, size = meta.offset, meta.dtype.itemsize
+    return begin * size, (begin + length) * size, *meta.stride
+
+
+def _hint_of_step(pair: tuple[Any, Any]) -> Any:
+    step = pair[1]
+    return step if type(step) is int else step.node.hint if step.node.has_hint() else sys.maxsize
+
+
+def _holds(condition: Any) -> bool:
+    """Whether a condition on sizes holds, which a guard then says; False where only data decide."""
+    if type(condition) is bool:
+        return condition
+    return sys.modules["torch.fx.experimental.symbolic_shapes"].guard_or_false(condition)
+
+
+def _place_of_items(
+    propagator: Any, value: TensorValue, args: tuple[Any, ...], values: dict[Any, Any]
+) -> tuple[Any, ...] | None:
+    """The same for the items that an assignment changes."""
+    index = propagator.substitute(args[1:2], values)[0]
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(p is None or p is ... or isinstance(p, slice) or type(p) in (int, torch.SymInt) for p in parts):
+        return _place_of(value.meta)  # no view
+    with propagator.mode, without_compiler, torch.no_grad():
+        return _place_of(meta_of_fake(propagator.fake_of(value)[index]))
 
 
 def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
