@@ -189,6 +189,13 @@ def unused_but_for_a_view():
     return torch.randn(shape)
 
 
+def unused_but_for_its_shape():
+    a = torch.arange(6.0)
+    a[:1].expand_as(torch.randn(6))
+    shaped = a.view_as(torch.randn(2, 3)), a.reshape_as(torch.randn(3, 2)), torch.broadcast_tensors(a, torch.rand(6))[0]
+    return *shaped, a.int().type_as(torch.rand(1)), a.to(torch.rand(1).double()), torch.rand(1).new_tensor([1, 2])
+
+
 def unused_by_a_derivative():
     x, y = torch.randn(3), torch.randn(3)
     return torch.func.jacfwd(lambda x, y: x + y**2, argnums=1)(x, y), torch.randn(3)
@@ -238,7 +245,15 @@ OVERWRITTEN = [
 
 @pytest.mark.parametrize(
     "fn",
-    [unused_numbers, unused_dropout, unused_among_several, unused_but_for_a_view, unused_by_a_derivative, *OVERWRITTEN],
+    [
+        unused_numbers,
+        unused_dropout,
+        unused_among_several,
+        unused_but_for_a_view,
+        unused_but_for_its_shape,
+        unused_by_a_derivative,
+        *OVERWRITTEN,
+    ],
 )
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_numbers_that_nobody_uses_are_drawn(fn, backend):

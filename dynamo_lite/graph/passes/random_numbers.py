@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torch.fx import GraphModule, Node
 
 from dynamo_lite.graph.core.effect import GraphEffect
-from dynamo_lite.graph.core.operator_names import may_write
+from dynamo_lite.graph.core.operator_names import may_write, operator_name
 from dynamo_lite.graph.core.values import Propagation, TensorValue, tensors_made_by
 from dynamo_lite.record import UNUSED_RANDOM
 
@@ -72,7 +72,7 @@ def unused_random(builder: GraphBuilder, drawing: list[Node]) -> list[str]:
         live -= overwritten
         # A derivative, say, does not need all that its function gets.
         if not any(given.target in builder.bodies for given in node.all_input_nodes if given.op == "get_attr"):
-            live |= _read(node, ()) - overwritten
+            live |= _read(node, _not_read(node) if not written else ()) - overwritten
     return unused[::-1]
 
 
@@ -87,6 +87,21 @@ def _first(value: TensorValue) -> TensorValue:
 
 def _read(node: Node, written: Any) -> set[Any]:
     return {key for given in node.all_input_nodes if given not in written for key in _memory(given)}
+
+
+_LIKE = frozenset({"type_as", "to"})
+"""Methods that want to know of tensors behind the first what these are, not what they hold; `new_tensor` and its like of the first."""
+
+
+def _not_read(node: Node) -> list[Node]:
+    """The tensors of which an operator reads no data: all, if its results are views of them, and those that are an example."""
+    given = [arg for arg in node.all_input_nodes if tensors_made_by(arg)]
+    made = tensors_made_by(node)
+    if made and _memory(node) <= set().union(*map(_memory, given)):
+        return given
+    name = operator_name(node.target) or ""
+    is_first = name.startswith("new_")
+    return [arg for arg in given if (arg is given[0]) == is_first] if is_first or name in _LIKE else []
 
 
 def _writes(node: Node) -> tuple[set[Any], set[Any]]:
