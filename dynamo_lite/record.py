@@ -41,6 +41,9 @@ OF_FAKES = "dynamo_lite_of_fakes"
 UNUSED_RANDOM = "dynamo_lite_unused_random"
 """The key of `GraphModule.meta` under which a graph names the operators that draw random numbers which nobody uses."""
 
+COPY_OF = "dynamo_lite_copy_of"
+"""The key of `GraphModule.meta` under which the copy of a graph for a backend has a weak reference to the graph as captured."""
+
 WRITTEN = "dynamo_lite_written"
 """The key of `GraphModule.meta` under which a graph names, per memory that it writes to, the nodes that share this memory."""
 

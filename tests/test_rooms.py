@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 4_920,
+    ".": 5_030,
     "backends": 3_700,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
@@ -30,9 +30,9 @@ MOST_LINES = {
     "interp": 1_700,
     "isa": 3_262,
     "polyfills": 1_710,
-    "report": 5_320,
+    "report": 5_330,
     "testing": 800,
-    "tune": 1_720,
+    "tune": 1_800,
     "variables": 150,
     "variables/builtin": 5_680,
     "variables/generators": 950,

@@ -29,6 +29,7 @@ from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, IN_INFERENCE, UNUSED_R
 
 from . import late_backward, packed_rnn
 from .branch import silenced
+from .handed import captured_of
 from .rewrites import symbol_nodes
 from .rewrites.patches import Patches
 from .rewrites.recurrent import keep_gradients_and_dropout
@@ -189,7 +190,14 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     _allow_numbers_of_data(context.fake_mode)
     # Autograd runs in anomaly mode: another attempt may follow.
     without_anomalies = ignored("Error detected in ")
-    with tracing(context), _without_hooks(), _inference_of(graph), SYMBOL_NODES, _making(gm), without_anomalies:
+    with (
+        tracing(context),
+        _without_hooks(),
+        _inference_of(graph),
+        SYMBOL_NODES,
+        _making(captured_of(gm)),
+        without_anomalies,
+    ):
         compiled = compiler(graph, fakes)
     late_backward.expect(context, gm)
     call = _as_captured(compiled, len(unused))

@@ -27,6 +27,7 @@ from dynamo_lite.signals import let_through
 from .aot import aot_eager
 from .cudagraphs import cudagraphs
 from .eager import eager
+from .handed import on_copies
 from .inductor import freezing as inductor_freezing
 from .inductor import inductor, max_autotune, reduce_overhead
 from .onnxruntime import freezing as onnxruntime_freezing
@@ -263,7 +264,7 @@ def call_backend(
     if known is not None:
         return known
     try:
-        compiled = compile_chain(gm, chain, example_inputs, compiler_fn)
+        compiled = compile_chain(gm, chain, example_inputs, on_copies(compiler_fn))
         if not callable(compiled):
             raise TypeError(f"the backend returned {type(compiled).__name__}, not a callable")
     except Exception as error:

@@ -10,6 +10,7 @@ them for the same. Raises `Refused` for what can't be written, `Mismatch` where 
 
 from __future__ import annotations
 
+import copy
 import marshal
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -546,6 +547,13 @@ class StoredModule(_LazyGraphModule):
     def may_be_marked(self) -> bool:
         """Whether there may be checkpointed regions among the nodes: there are none in a graph that is kept."""
         return "stored_nodes" not in self.__dict__
+
+    def unread_copy(self) -> StoredModule | None:
+        """Another one that makes nodes of its own when they are needed; None if this one has made its nodes. Both have the same bodies."""
+        nodes = self.__dict__.get("stored_nodes")
+        if nodes is None:
+            return None
+        return StoredModule(copy.copy(nodes), self.__dict__.get("stored_forward"), dict(self._modules))
 
     def real_recompile(self) -> None:
         """Make the function that runs the graph: the one that was kept, unless somebody has had a look at the nodes."""

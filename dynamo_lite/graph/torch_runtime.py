@@ -22,6 +22,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dynamo_lite.backends.aot import FLOATS, forget_sources, raised_by_operator
+from dynamo_lite.backends.handed import captured_of, graph_of
 from dynamo_lite.backends.registry import backend_name, call_backend
 from dynamo_lite.config import config
 from dynamo_lite.exc import ORIGINALS, Restart, RunsEagerly, brief, many
@@ -249,12 +250,13 @@ def compile_graph(
     record.compile_seconds = time.perf_counter() - started
     log.compiled(record)
     function = _function_of(compiled)
+    running = graph_of(function, gm)
     boxed = _boxed(graph, gm, function)
-    if getattr(function, "__self__", None) is not gm:
+    if running is None:
         function = _replaced(graph, function, functools.partial(forward_of, gm), is_boxed=False)
     boxed = None if boxed is None else protect(boxed)
     lowered = compiled if isinstance(compiled, Lowered) else None
-    failure = GraphFailure(gm, record, fullgraph, protect, graph.passes, boxed, lowered)
+    failure = GraphFailure(gm, record, fullgraph, protect, graph.passes, boxed, lowered, running)
     return protect(function), failure, record
 
 
@@ -269,7 +271,7 @@ def _boxed(graph: GraphBuilder | StoredGraph, gm: torch.fx.GraphModule, function
     if any(not effect.takes_boxed and effect.call_wrapper() is not None for effect in graph.passes):
         return None
     boxed = boxed_form(function)
-    if boxed is None or getattr(function, "__self__", None) is gm:
+    if boxed is None or graph_of(function, gm) is not None:
         return boxed
     if graph.returns_gradients:
         return None
@@ -393,6 +395,8 @@ def _function_of(compiled: object) -> Any:
     recompile = getattr(module, "real_recompile", None)
     if recompile is not None:
         recompile()
+    if captured_of(module) is not module:
+        weakref.finalize(module, _forget_sources, type(module))
     return runnable(module).forward
 
 

@@ -21,6 +21,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
+from dynamo_lite.backends.handed import copy_of
 from dynamo_lite.backends.options import is_ours
 from dynamo_lite.backends.registry import backend_name, lookup_backend
 from dynamo_lite.exc import InvalidBackend, first_line
@@ -94,22 +95,10 @@ def problem_of(
             return _problem_apart(gm, values, backend, training)
         try:
             with tracing(TracingContext(mode)):
-                compiled = lookup_backend(backend)(_copied(gm), list(values))
+                compiled = lookup_backend(backend)(copy_of(gm), list(values))
             return expected.problem_of(compiled)
         except Exception as error:
             return f"failed: {type(error).__name__}: {first_line(error)}"
-
-
-def _copied(gm: GraphModule) -> GraphModule:
-    """The graph for a backend, which may edit what it gets."""
-    graph = Graph()
-    graph.output(graph.graph_copy(gm.graph, {}))
-    copy = GraphModule(gm, graph)
-    copy.meta = dict(gm.meta)
-    for name, child in gm.named_children():
-        if isinstance(child, GraphModule):
-            setattr(copy, name, _copied(child))
-    return copy
 
 
 class CannotIsolate(Exception):

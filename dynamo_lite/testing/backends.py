@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.backends.aot import FLOATS, FUSES_BRANCHES, WRAPS_INTS, aot_autograd
+from dynamo_lite.backends.handed import on_copies
 from dynamo_lite.backends.inductor import recording
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.backends.undefined_gradients import UNDEFINED
@@ -56,7 +57,7 @@ class CompileCounterWithBackend(CompileCounter):
     def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         super().__call__(gm, example_inputs)
         self.graphs.append(gm)
-        return lookup_backend(self.backend)(gm, example_inputs)
+        return on_copies(lookup_backend(self.backend))(gm, example_inputs)
 
     def clear(self) -> None:
         """Start counting at zero and forget the graphs."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dynamo_lite.api import compile
+from dynamo_lite.backends.handed import on_copies
 from dynamo_lite.backends.registry import lookup_backend
 from dynamo_lite.config import config
 from dynamo_lite.exc import many
@@ -77,7 +78,7 @@ def capture_of(
     Earlier versions and the cache are neither used nor changed. Exceptions of the function propagate.
     """
     captured = Captured()
-    compiler = lookup_backend(backend)
+    compiler = on_copies(lookup_backend(backend))
 
     def noting(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         for node in gm.graph.find_nodes(op="placeholder"):

@@ -31,6 +31,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from torch._guards import TracingContext, detect_fake_mode, tracing
 
+from dynamo_lite.backends.handed import on_copies
 from dynamo_lite.backends.registry import list_backends, lookup_backend
 from dynamo_lite.exc import InvalidBackend, first_line
 from dynamo_lite.warm_cache.artifacts import library_in
@@ -261,7 +262,7 @@ def _compile(
             raise Dropped(KNOWN_HERE_ONLY) from None
         module, path = where
         compiler = operator.attrgetter(path)(importlib.import_module(module))
-    return compiler(gm, examples)
+    return on_copies(compiler)(gm, examples)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite.backends.handed import on_copies
 from dynamo_lite.config import config
 from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD
 
@@ -31,12 +32,14 @@ BY_OPERATOR = "dynamo_lite_by_operator"
 """Name of an attribute of backends, True where the gradients of a graph come operator by operator, as in eager execution."""
 
 
-def in_buckets(compiler: Compile) -> Compile:
+def in_buckets(compiler: Compile, managed: Sequence[Any] | None = None) -> Compile:
     """The backend as it is used in DDP: it compiles each segment of a graph by itself, or the graph if DDP waits for none of its gradients,
-    or they fit into one bucket."""
+    or they fit into one bucket. It leaves the graph as it is. `managed`: the inputs by which
+    DDP knows its parameters, where the backend gets copies."""
 
     def compile(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
-        return compile_chain(gm, find_buckets(compiler, gm, example_inputs), example_inputs, compiler)
+        chain = find_buckets(compiler, gm, example_inputs if managed is None else managed)
+        return compile_chain(gm, chain, example_inputs, on_copies(compiler))
 
     return functools.update_wrapper(compile, compiler)
 

@@ -70,7 +70,8 @@ class CheckFailed(Exception):
 class GraphFailure:
     """The `on_failure` of one graph, whose record is `record`. `compiled` is what the backend made of `gm`; `protect` keeps torch's ambient
     state and looks at the results of `checks`. `boxed`: what lets go of the inputs while it runs; None if nothing does. `lowered`: what the
-    backend was given in the place of `gm`."""
+    backend was given in the place of `gm`. `running`: the graph whose operators `compiled` runs one by one, which may be a copy that the
+    backend has rewritten; None for other callables."""
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class GraphFailure:
         passes: Any,
         boxed: Callable[[list[Any]], Any] | None = None,
         lowered: Lowered | None = None,
+        running: GraphModule | None = None,
     ) -> None:
         self.gm = gm
         self.record = record
@@ -90,8 +92,9 @@ class GraphFailure:
         self.sizes = passes.sizes
         self.boxed = boxed
         self.lowered = lowered
-        # (index of a node, class of an error, whether an input has a history) → what it leaves when it raises
-        self.traces: dict[tuple[int, type[Exception], bool], LeftByTrace] = {}
+        self.running = running
+        # (graph, index of a node, class of an error, whether an input has a history) → what it leaves when it raises
+        self.traces: dict[tuple[GraphModule, int, type[Exception], bool], LeftByTrace] = {}
         self.replaced: list[Any] = []  # calls in progress may still use it
 
     def __call__(self, call: object, error: Exception, args: tuple[Any, ...] | None) -> Any:
@@ -108,20 +111,21 @@ class GraphFailure:
             return raised.error
 
     def _answer(self, call: object, error: Exception, args: tuple[Any, ...] | None) -> Any:
-        node = self._failed_node(TRACEBACK.__get__(error))
+        graph, index = self._failed_node(TRACEBACK.__get__(error))
+        node = None if index is None else list(graph.graph.nodes)[index]
         if args is None:
             return self._pass_on(error, node, "let go of its inputs")
         if hooks_around() is not None:  # perhaps they have raised it themselves, as checkpoints do
             return self._pass_on(error, node, "called hooks of saved tensors")
         self.sizes.failed()
-        if node is None:
-            trace = self._trace(len(self.gm.graph.nodes) - 1, error, args)
+        if index is None:
+            trace = self._trace(graph, len(graph.graph.nodes) - 1, error, args)
             if trace is None:
                 return self._without_backend(call, error, args)
             if self._is_before_effects(TRACEBACK.__get__(error)):
                 return self._start_again()  # ordinary Python finds out whether the program or the backend is to blame
             return self._pass_on(error, None, trace)
-        trace = self._trace(node, error, args)
+        trace = self._trace(graph, index, error, args)
         return self._start_again() if trace is None else self._pass_on(error, node, trace)
 
     @staticmethod
@@ -129,25 +133,28 @@ class GraphFailure:
         STATS.started_again += 1
         return True
 
-    def _failed_node(self, traceback: TracebackType | None) -> int | None:
-        """The index of the node that raised, if the graph itself was running."""
+    def _failed_node(self, traceback: TracebackType | None) -> tuple[GraphModule, int | None]:
+        """The graph that was running, if one was, and the index of the node in it that raised; else the captured graph."""
         parts: list[tuple[GraphModule, Sequence[int] | None]] = [(self.gm, None)]
+        if self.running is not None:
+            parts.append((self.running, None))
         if self.lowered is not None:
             parts += self.lowered.parts()
-        running = {
-            type(module).forward.__code__: (module.__dict__.get("_lineno_map"), found) for module, found in parts
-        }
+        running = {type(module).forward.__code__: (module, found) for module, found in parts}
         while traceback is not None:
             code = traceback.tb_frame.f_code
-            lines, origins = running.get(code, (None, None))
-            if lines is not None:
-                node = lines.get(traceback.tb_lineno - code.co_firstlineno)
-                return node if node is None or origins is None else origins[node]
+            module, origins = running.get(code, (None, None))
+            lines = None if module is None else module.__dict__.get("_lineno_map")
+            if module is not None and lines is not None:
+                index = lines.get(traceback.tb_lineno - code.co_firstlineno)
+                if index is not None and index >= len(module.graph.nodes):  # the backend goes on rewriting
+                    index = None
+                return (module, index) if index is None or origins is None else (self.gm, origins[index])
             traceback = traceback.tb_next
-        return None
+        return self.gm, None
 
-    def _origin(self, traceback: TracebackType | None) -> int | None:
-        """The index of the node from which AOTAutograd has made the one that raised. Which others have run before it is not known."""
+    def _origin(self, traceback: TracebackType | None) -> Node | None:
+        """The node from which AOTAutograd has made the one that raised. Which others have run before it is not known."""
         name = None
         while traceback is not None and name is None:
             code = traceback.tb_frame.f_code
@@ -157,8 +164,8 @@ class GraphFailure:
             return None
         given = self.gm if self.lowered is None else self.lowered.module
         numbers = range(len(given.graph.nodes)) if self.lowered is None else self.lowered.origins
-        # not strict: the backend may have changed what it was given
-        return next((i for node, i in zip(given.graph.nodes, numbers, strict=False) if node.name == name), None)
+        index = next((i for node, i in zip(given.graph.nodes, numbers, strict=False) if node.name == name), None)
+        return None if index is None else list(self.gm.graph.nodes)[index]
 
     def _is_before_effects(self, traceback: TracebackType | None) -> bool:
         """Whether AOTAutograd's form of the graph has raised before its first operator that leaves a trace. (What the graph writes to its
@@ -172,15 +179,15 @@ class GraphFailure:
             traceback = traceback.tb_next
         return False
 
-    def _trace(self, last: int, error: Exception, args: tuple[Any, ...]) -> str | None:
-        """The reason why the frame can't start again when the node number `last` raised this; None if nothing has changed."""
+    def _trace(self, graph: GraphModule, last: int, error: Exception, args: tuple[Any, ...]) -> str | None:
+        """The reason why the frame can't start again when the node number `last` of the graph raised this; None if nothing has changed."""
         if self.checks:
             return None  # such a graph can be undone
-        key = (last, type(error), any(_has_history(a) for a in args))
+        key = (graph, last, type(error), any(_has_history(a) for a in args))
         left = self.traces.get(key)
         if left is None:
             with modes.fake_mode_aside():
-                left = trace_left(self.gm, last, args, self.protect, raised=type(error))
+                left = trace_left(graph, last, args, self.protect, raised=type(error))
             if left.refused is None:  # an operator may refuse some sizes and numbers only
                 self.traces[key] = left
         return left.reason if left.refused is not type(error) else None
@@ -206,13 +213,13 @@ class GraphFailure:
         call.compiled = run
         return results
 
-    def _pass_on(self, error: Exception, node: int | None, trace: str) -> bool:
+    def _pass_on(self, error: Exception, node: Node | None, trace: str) -> bool:
         STATS.errors_passed_on += 1
         TRACEBACK.__set__(error, without_own(TRACEBACK.__get__(error)))
         if node is None:
             node = self._origin(TRACEBACK.__get__(error))
         if node is not None:
-            put_place(error, getattr(list(self.gm.graph.nodes)[node].meta, "place", None))
+            put_place(error, getattr(node.meta, "place", None))
         error.add_note(
             f"This was raised in a compiled graph that may have {trace}. So the function could not start again as\n"
             "ordinary Python: what it changed in Python objects before this operator is lost, and no `except` of its own\n"

@@ -17,6 +17,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from dynamo_lite.backends.handed import graph_of
 from dynamo_lite.record import UNUSED_RANDOM, WRITTEN
 
 from .operator_names import operator_name
@@ -107,6 +108,9 @@ class Lowered:
     def parts(self) -> Iterator[tuple[GraphModule, Sequence[int]]]:
         """Both halves; for each of their nodes, the number of the node of the whole up to which operators have run when it raises."""
         yield self.module, self.origins
+        running = graph_of(self.compiled, self.module)
+        if running not in (None, self.module) and running.code == self.module.code:  # a backend's copy, not rewritten
+            yield running, self.origins
         yield self.host_module, [0] * len(self.host_module.graph.nodes)  # none has yet: node 0 is a placeholder
 
     def __call__(self, *args: Any) -> Any:

@@ -59,6 +59,13 @@ class NodeMeta(dict):
 
     __copy__ = copy
 
+    def twin(self) -> NodeMeta:
+        """The same for the node's copy in another graph; it makes nothing."""
+        other = NodeMeta(self.propagator, self.subject, self.place)
+        other.sequence = self.sequence
+        other.update(self)
+        return other
+
     def __reduce__(self) -> Any:
         return dict, (self.copy(),)
 
