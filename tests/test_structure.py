@@ -119,6 +119,7 @@ SATELLITES = ("backends", "report", "testing", "tune")
 INTERFACE = {
     "_eval_frame",  # of `set_region` and `call_moved`
     "graph.core.keep_dynamo_unloaded.without_compiler",
+    "graph.core.state.SETTINGS",
     "graph.serialized.versions",
     "graph.shapes.symbols.InputSource",
     "isa.resume.original_name",

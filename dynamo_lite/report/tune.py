@@ -10,6 +10,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from dynamo_lite.backends.registry import lookup_backend
+from dynamo_lite.exc import many
 from dynamo_lite.tune.autotune import store_at
 from dynamo_lite.tune.offline import Collector, tune
 from dynamo_lite.tune.results import Choice
@@ -31,11 +33,22 @@ def collect(target: str, arguments: Sequence[str], *, as_module: bool = False) -
 
 
 def race(budget: str | None, candidates: Sequence[str] | None) -> int:
-    """Race the collected graphs; 1 if a graph could not be raced."""
-    problems = 0
+    """Race the collected graphs; 1 if a graph could not be raced. Raises InvalidBackend."""
+    for name in candidates or ():
+        lookup_backend(name)
+    raced = problems = 0
     for place, operators, choice, problem in tune(budget=budget, candidates=list(candidates or ()) or None):
         print(f"{place}, {operators} operators: {_winner(choice) if choice else f'no race: {problem}'}", flush=True)
+        raced += 1
         problems += choice is None
+    if not raced:
+        collected = len(store_at(None).collected())
+        told = (
+            f"{many(collected, 'graph')} collected, each with its choice"
+            if collected
+            else "tune --collect collects graphs"
+        )
+        print(f"nothing to race: {told}")
     return int(problems > 0)
 
 

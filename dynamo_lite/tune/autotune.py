@@ -7,6 +7,7 @@ an equal graph (`results`), else a race is run: now (`race`), or behind the prog
 from __future__ import annotations
 
 import functools
+import math
 import os
 import pathlib
 import re
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 OPTIONS = ("background", "budget", "candidates", "shadow", "store")
 DEFAULT_BUDGET, BACKGROUND_BUDGET = 20.0, 600.0
 """Seconds, for a program that waits and for one that does not."""
+QUARANTINED = "quarantined"
+"""How the text about a candidate begins that was wrong, failed or was slow in a check: it is in no later race for this graph."""
 UNRACED = "inductor"
 """The backend for a graph that can't be run on copies of its inputs, so that there is no race."""
 
@@ -77,11 +80,12 @@ class Tuning:
         self.every = every_of(options.get("shadow"))
         self.store = store_at(options.get("store"))
         self.key = graph_key(gm, examples, self.training)
+        self.left: list[tuple[str, float | None, str]] = []  # candidates that an earlier check has found at fault
 
     def compiled(self) -> Callable[..., Any]:
         """The callable for the program."""
         known = self.store.get(self.key)
-        if known is not None and known.backend in ("eager", *self.names):
+        if known is not None and known.settles(self.names, self.seconds):
             try:
                 return self._running(known, in_buckets(lookup_backend(known.backend))(self.gm, self.examples))
             except Exception as error:
@@ -89,6 +93,9 @@ class Tuning:
                     f"backend {known.backend!r}, chosen earlier, fails now and is left: {first_line(error)}",
                 )
                 self.store.forget(self.key)
+        if known is not None:
+            self.left = [row for row in known.measured if row[2].startswith(QUARANTINED)]
+            self.names = [name for name in self.names if all(name != left for left, _, _ in self.left)]
         try:
             check_repeatable(self.gm)
             return self._race_behind() if self.in_background else self._race()
@@ -102,6 +109,7 @@ class Tuning:
         with shown(f"racing {len(compilers)} backends for {self._graph()}") as tell:
             race = Race(self.gm, self.examples, self.training, tell)
             choice = race.run(compilers, self.seconds)
+        choice = choice._replace(measured=[*choice.measured, *self.left])
         self._decide(choice)
         compiled = race.compiled
         if choice.backend != "eager" and binds(lookup_backend(choice.backend)):
@@ -111,7 +119,7 @@ class Tuning:
     def _compiler(self, name: str) -> CompilerFn:
         """The backend of that name. One that may bring the process down runs in a process of its own first; it raises `Dropped` here if it
         failed there, or was beyond doubt slower than eager execution."""
-        compiler = in_buckets(lookup_backend(name))
+        compiler = in_buckets(lookup_backend(name), self.examples)
         needs = requirements_of(name)
         if not needs or not needs.isolate:
             return compiler
@@ -125,7 +133,7 @@ class Tuning:
                 raise Dropped(problem)
             return compiler(gm, examples)
 
-        return compile
+        return functools.update_wrapper(compile, compiler)
 
     @functools.cached_property
     def _apart(self) -> RaceApart:
@@ -145,7 +153,7 @@ class Tuning:
         if isinstance(result, str):
             self._note(_eager(result))
             return
-        self._decide(result)
+        self._decide(result._replace(measured=[*result.measured, *self.left]))
         if terminal() is not None:
             text = f"{result.backend} is chosen for {self._graph()}: {result.speedup:.2f}x eager execution"
             print(f"dynamo_lite: {text}", file=sys.stderr, flush=True)
@@ -162,7 +170,7 @@ class Tuning:
         def demote(reason: str) -> None:
             known = self.store.get(self.key)
             measured = [row for row in known.measured if row[0] != name] if known is not None else []
-            self._decide(Choice("eager", 1.0, [*measured, (name, None, f"quarantined: {reason}")]))
+            self._decide(Choice("eager", 1.0, [*measured, (name, None, f"{QUARANTINED}: {reason}")]))
             warn_user(f"backend {name!r} is left for {self._graph()}, which runs eagerly from now on: {reason}")
 
         return shadowed(self.gm, compiled, self.every, demote)
@@ -206,6 +214,7 @@ def validate(options: Mapping[str, Any] | None = None) -> None:
     )
     _check_kind("candidates", options.get("candidates"), (list, tuple), "a list of names of backends")
     for name in options.get("candidates") or ():
+        _check_kind("candidates", name, str, "a list of names of backends (`register_backend` gives a function one)")
         lookup_backend(name)
 
 
@@ -221,7 +230,7 @@ def seconds_of(budget: str | float | None) -> float:
     if isinstance(budget, int | float) and not isinstance(budget, bool) and budget > 0:
         return float(budget)
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min)\s*", budget) if isinstance(budget, str) else None
-    if found is None:
+    if found is None or not float(found[1]):
         raise RuntimeError(f"budget={budget!r}: expected seconds, or a text such as '20s', '500ms', '2min'")
     return float(found[1]) * {"ms": 1e-3, "s": 1.0, "min": 60.0}[found[2]]
 
@@ -234,7 +243,12 @@ def every_of(shadow: str | float | None) -> int:
         found = re.fullmatch(r"\s*(?:1\s*/\s*)?([1-9]\d*)\s*", shadow)
         if found is not None:
             return int(found[1])
-    elif isinstance(shadow, int | float) and not isinstance(shadow, bool) and shadow > 0:
+    elif (
+        isinstance(shadow, int | float)
+        and not isinstance(shadow, bool)
+        and 0 < shadow < math.inf
+        and 1 / shadow < math.inf
+    ):
         return round(shadow if shadow >= 1 else 1 / shadow)
     raise RuntimeError(f"shadow={shadow!r}: expected '1/1000' or 1000 for one call of a thousand, 0 for none")
 

@@ -63,15 +63,19 @@ class Tuned(NamedTuple):
 
 
 def tune(budget: str | float | None = None, candidates: list[str] | None = None) -> Iterator[Tuned]:
-    """Race all graphs that were collected and have no choice yet, each in a process of its own."""
+    """Race all graphs that were collected and have no choice yet, or one that leaves some of the candidates open, each in a process of its
+    own."""
     store = store_at(None)
     for key, (place, operators) in store.collected().items():
         data = store.job(key)
-        if data is None or store.get(key) is not None:
+        known = store.get(key)
+        if data is None:
             continue
         try:
             job = portable.load(io.BytesIO(data))
             names = candidates or default_candidates(job.examples, job.training)
+            if known is not None and known.settles(names, seconds_of(budget)):
+                continue
             race = RaceApart(functools.partial(shutil.copyfileobj, io.BytesIO(data)))
             choice = race.run(names, seconds_of(budget))
             race.close()

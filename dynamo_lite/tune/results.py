@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import pathlib
+import re
 import sqlite3
 import threading
 import time
@@ -28,6 +30,17 @@ CREATE TABLE IF NOT EXISTS graphs (key TEXT PRIMARY KEY, place TEXT NOT NULL, op
 BUSY_SECONDS = 15.0
 
 
+def not_tried(seconds: float) -> str:
+    """The reason of a candidate that comes when the seconds of its race are used up."""
+    return f"not tried: the {seconds:g} s for this graph were used up"
+
+
+def _seconds_without(text: str) -> float:
+    """The length of a race that was too short for a candidate, of which it tells this text; infinite if the candidate was tried."""
+    found = re.match(r"not tried: the (\S+) s ", text)
+    return math.inf if found is None else float(found[1]) * (1 + 1e-5)  # the text has six digits
+
+
 class Choice(NamedTuple):
     """The result of a race, in plain data: the winner, its speedup over eager execution, and of all candidates, fastest first, (name,
     microseconds or None, text for people). `dropped`: candidates that dropped out → the reason; it is not stored."""
@@ -43,6 +56,14 @@ class Choice(NamedTuple):
         """The choice again, of the values that JSON has for it. Raises TypeError and ValueError for others."""
         backend, speedup, measured, *others = fields
         return cls(backend, speedup, [(name, time, text) for name, time, text in measured], *others)
+
+    def settles(self, names: Sequence[str], seconds: float) -> bool:
+        """Whether another race of so many seconds between these would tell nothing new: the winner is eager execution or one of them, and
+        each was tried, or came too late in a race that was as long."""
+        told = {name: text for name, _, text in self.measured}
+        return self.backend in ("eager", *names) and all(
+            name == "eager" or (name in told and seconds <= _seconds_without(told[name])) for name in names
+        )
 
     def problem_of(self, name: str) -> str | None:
         """Why a candidate is out of the race, or None."""

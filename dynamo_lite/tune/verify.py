@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
+from dynamo_lite import random_states
 from dynamo_lite.backends.difference import problem
 from dynamo_lite.backends.tensor_copies import copy_of, memory_of
+from dynamo_lite.graph.core.state import SETTINGS
 
 SEED = 20220
 
@@ -106,10 +108,28 @@ def wants_gradients(inputs: Iterable[Any]) -> bool:
 
 @contextmanager
 def undisturbed(examples: Sequence[Any]) -> Iterator[None]:
-    """Put the random state back at the end: the only global state that verification changes."""
+    """Put back at the end what backends and verification may change for the whole process: the state of random generators
+    (torch's, Python's and numpy's), and torch's settings."""
     devices = {v.device.index for v in examples if isinstance(v, torch.Tensor) and v.device.type == "cuda"}
-    with torch.random.fork_rng(devices=sorted(devices)):
-        yield
+    kinds = {"cpu", *(v.device.type for v in examples if isinstance(v, torch.Tensor))}
+    settings = _settings(kinds)
+    with torch.random.fork_rng(devices=sorted(devices)), random_states.kept(random_states.of_process()):
+        try:
+            yield
+        finally:
+            for (setting, key), value in settings.items():
+                if setting.read(*key) != value:
+                    setting.write(*key, value)
+
+
+def _settings(kinds: Iterable[str]) -> dict[tuple[Any, tuple[Any, ...]], Any]:
+    """Part of torch's state, with a kind of device where there is one per device → its value."""
+    found = {}
+    for setting in SETTINGS.values():
+        for key in {0: [()], 1: [(kind,) for kind in kinds]}.get(setting.n_keys, []):
+            with suppress(RuntimeError):  # torch refuses to read what was set by both of two ways
+                found[setting, key] = setting.read(*key)
+    return found
 
 
 class Expected:

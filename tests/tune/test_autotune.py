@@ -123,6 +123,15 @@ def test_options():
         dynamo_lite.compile(steps, backend="autotune", mode="max-autotune")
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("budget", "0s"), ("budget", 0), ("shadow", float("inf")), ("shadow", 5e-324), ("candidates", [steps])],
+)
+def test_options_of_no_use(option, value):
+    with pytest.raises(RuntimeError, match=f"{option}=.*: expected "):
+        dynamo_lite.compile(steps, backend="autotune", options={option: value})
+
+
 def test_an_unknown_candidate(tmp_path):
     with pytest.raises(InvalidBackend, match="indcutor"):
         tuned(tmp_path / "store", "indcutor")

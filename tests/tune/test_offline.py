@@ -33,6 +33,7 @@ def place(monkeypatch, tmp_path):
     monkeypatch.setattr(registry, "_tags", dict(registry._tags))
     registry.register_backend(failing_backends.fast)
     registry.register_backend(failing_backends.leaving)
+    registry.register_backend(lambda gm, example_inputs: gm.forward, name="another")
     (tmp_path / "program.py").write_text(PROGRAM)
     store_of.cache_clear()
     with config.patch(tune_store=str(tmp_path / "store")):
@@ -52,8 +53,11 @@ def test_collect_race_use(tmp_path, capsys):
     assert main(["tune", "--candidates", "leaving,fast", "--budget", "30s"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("program.py:6 in steps, 300 operators: fast, ") and told.endswith("x eager execution\n")
-    assert main(["tune"]) == 0
-    assert capsys.readouterr().out == ""
+    for budget in ("30s", "5s"):  # as long, and shorter
+        assert main(["tune", "--candidates", "leaving,fast", "--budget", budget]) == 0
+        assert capsys.readouterr().out == "nothing to race: 1 graph collected, each with its choice\n"
+    assert main(["tune", "--candidates", "nosuch"]) == 2
+    assert "error: Invalid backend: 'nosuch'" in capsys.readouterr().err
     assert main(["tune", "--stats"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "program.py:6 in steps, 300 operators" and lines[1].startswith("  fast ")
@@ -67,10 +71,14 @@ def test_collect_race_use(tmp_path, capsys):
     fn = dynamo_lite.compile(names["steps"], backend="autotune", options={"candidates": ["fast"]})
     assert fn(torch.zeros(2)).tolist() == [300.0, 300.0]
     assert log.frames[-1].graphs[0].backend == "fast"
+    assert main(["tune", "--candidates", "eager,fast,another", "--budget", "30s"]) == 0
+    assert "steps, 300 operators: fast, " in capsys.readouterr().out
     assert main(["tune", "--forget"]) == 0
     assert capsys.readouterr().out == f"1 choices dropped from {tmp_path / 'store'}\n"
     assert main(["tune", "--stats"]) == 0
     assert capsys.readouterr().out == "0 graphs tuned, 0 collected and waiting\n"
+    assert main(["tune"]) == 0
+    assert capsys.readouterr().out == "nothing to race: tune --collect collects graphs\n"
 
 
 def test_what_cannot_be_collected_is_told(tmp_path, capsys):
