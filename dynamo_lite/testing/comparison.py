@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.api import compile
+from dynamo_lite.random_states import Generator, named_in, of_process
 from dynamo_lite.record import BreakRecord, FrameRecord, log
 
 from .backends import CompileCounterWithBackend, count_ops
@@ -246,13 +246,15 @@ def run_both(
     """Run `fn(*args, **kwargs)` eagerly and compiled, each on its own deep copy of the arguments, and compare.
 
     Compared are the results, the arguments after the call, which objects among arguments and results are the same or
-    share memory, the type and arguments of an exception, and the state of the random generators of torch and Python. A
-    module given as `fn` is copied as well and compared after the call. `_calls` says how often each version is called
+    share memory, the type and arguments of an exception, and the state of random generators: those of torch, Python and numpy, and those
+    that `fn` has in its closure or names among its globals. A module given as `fn` is copied as well and compared after the call; one in
+    its closure is not, and runs as often as both versions are called. `_calls` says how often each version is called
     in a row, so that the second call runs the compiled code without compiling. All differences are listed in one
     AssertionError.
     """
     before = copy.deepcopy((fn if isinstance(fn, torch.nn.Module) else None, args, kwargs))
-    generators = torch.get_rng_state(), random.getstate()
+    generators = [Generator(torch.get_rng_state, torch.set_rng_state), *of_process(), *named_in(fn)]
+    states = [generator.get() for generator in generators]
     counter = CompileCounterWithBackend(_backend)
 
     def calls(compiled: bool) -> tuple[list[Any], BaseException | None, Any]:
@@ -260,8 +262,8 @@ def run_both(
         target = fn if module is None else module
         if compiled:
             target = compile(target, backend=counter, fullgraph=_fullgraph, dynamic=_dynamic, isolate_recompiles=True)
-        torch.set_rng_state(generators[0])
-        random.setstate(generators[1])
+        for generator, state in zip(generators, states, strict=True):
+            generator.set(state)
         results: list[Any] = []
         caught = None
         try:
@@ -269,7 +271,7 @@ def run_both(
         except Exception as error:
             caught = error
         after = {"results": results, "args": call_args, "kwargs": call_kwargs, "module": module}
-        return results, caught, (after, torch.get_rng_state().tolist(), random.getstate())
+        return results, caught, (after, [generator.get() for generator in generators])
 
     with log.recording() as frames:
         expected, expected_error, expected_state = calls(compiled=False)
@@ -284,7 +286,7 @@ def run_both(
     found += differences(
         identities(expected_state[0]), identities(actual_state[0]), path="identities (further path: first path)"
     )
-    if expected_state[1:] != actual_state[1:]:
+    if any(differences(expected_state[1], actual_state[1])):
         found.append("a random generator is in another state")
     if found:
         raise AssertionError("compiled and eager execution differ:\n  " + "\n  ".join(found)) from actual_error

@@ -1,9 +1,11 @@
 """The helpers themselves: they must see every kind of difference."""
 
 import dataclasses
+import random
 import re
 import unittest
 
+import numpy
 import pytest
 import torch
 
@@ -213,3 +215,34 @@ class TestTorchsHelpers:
 
     def test_standard_test(self):
         testing.standard_test(unittest.TestCase(), lambda a, b: (a + b) * 2, 2, expected_ops=2)
+
+
+NAMED = random.Random(3)
+
+
+class TestGenerators:
+    """Each version begins with the state that the others began with, and the states afterwards are compared."""
+
+    def test_those_of_the_process_and_of_the_program(self):
+        own, bits, old = torch.Generator(), numpy.random.default_rng(0), numpy.random.RandomState(0)
+        before = own.get_state(), bits.bit_generator.state, NAMED.getstate()
+
+        def fn(x):
+            y = x * numpy.random.rand() * bits.random() * old.rand() * NAMED.random()
+            return y + torch.rand(3, generator=own)
+
+        run_both(fn, torch.ones(3))
+        assert not torch.equal(own.get_state(), before[0]) and bits.bit_generator.state != before[1]
+        assert NAMED.getstate() != before[2]
+
+    @pytest.mark.parametrize(
+        "generator", [numpy.random, NAMED, numpy.random.default_rng(0)], ids=["numpy", "random", "default_rng"]
+    )
+    def test_a_number_that_only_one_version_draws_is_seen(self, generator):
+        def fn(x):
+            if not dynamo_lite.is_compiling():
+                generator.random()
+            return x + 1
+
+        with pytest.raises(AssertionError, match="a random generator is in another state"):
+            run_both(fn, torch.ones(3))
