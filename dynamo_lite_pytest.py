@@ -55,7 +55,8 @@ def capture_lock(request: pytest.FixtureRequest) -> Callable[..., Any]:
         other = used.setdefault(path, request.node.nodeid)
         if other != request.node.nodeid:
             pytest.fail(f"{path} is the lock of {other} already: give one of them another name", pytrace=False)
-        assert stem not in written, f"two locks of this test are called {stem!r}: give each a name"
+        if stem in written:
+            pytest.fail(f"two locks of this test are called {stem!r}: give each a name", pytrace=False)
         written.add(stem)
         captured = capture_of(fn, *args, **options)
         text = captured.text()

@@ -358,7 +358,7 @@ def _parser() -> argparse.ArgumentParser:
         one = command(function, summary, script=True)
         one.add_argument("--timing", action="store_true", help="end with what captures took, on standard error")
         one.add_argument("--trace", metavar="FILE", help="write a trace of the captures for ui.perfetto.dev")
-        one.add_argument("--window", type=float, default=60.0, help="seconds during which operators are counted")
+        one.add_argument("--window", type=_seconds, default=60.0, help="seconds during which operators are counted")
         if function is run:
             one.add_argument("--coverage", action="store_true", help="end with a report")
     command(explain, "what a break number means, or what capture makes of a script", script=True)
@@ -429,6 +429,14 @@ def _failed(error: BaseException) -> int:
         raise error
     sys.excepthook(type(error), error.with_traceback(traceback), traceback)
     return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _seconds(text: str) -> float:
+    """A time that is not negative."""
+    seconds = float(text)
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"{text}: expected seconds, 0 or more")
+    return seconds
 
 
 def _budget(text: str) -> str:

@@ -231,7 +231,7 @@ class ConfigPatch(contextlib.ContextDecorator):
         """The function under the patch; of a `unittest.TestCase`, the class itself, whose tests then run under it, with what is set up for
         them and for the class. Raises TypeError for another class, of which it is not clear what should run under it."""
         if not isinstance(func, type):
-            return super().__call__(func)
+            return self._around_body(func)
         if not issubclass(func, unittest.TestCase):
             raise TypeError(
                 f"config.patch decorates functions and subclasses of unittest.TestCase, not the class {func.__name__}: decorate its methods"
@@ -249,6 +249,30 @@ class ConfigPatch(contextlib.ContextDecorator):
         func.setUpClass = classmethod(set_up_class)  # type: ignore[method-assign]
         return func
 
+    def _around_body(self, func: Any) -> Any:
+        """The function whose body is in a `with` block of the patch: that of a generator or coroutine runs after the call."""
+        if inspect.isasyncgenfunction(func):
+            raise TypeError(
+                f"config.patch decorates no asynchronous generators such as {func.__name__}: use `with` inside"
+            )
+        if inspect.iscoroutinefunction(func):
+
+            @functools.wraps(func)
+            async def around(*args: Any, **kwargs: Any) -> Any:
+                with self._recreate_cm():
+                    return await func(*args, **kwargs)
+
+            return around
+        if inspect.isgeneratorfunction(func):
+
+            @functools.wraps(func)
+            def around_steps(*args: Any, **kwargs: Any) -> Any:
+                with self._recreate_cm():
+                    return (yield from func(*args, **kwargs))
+
+            return around_steps
+        return super().__call__(func)
+
     def _recreate_cm(self) -> ConfigPatch:
         # A decorated function may call itself or run in several threads: each call gets its own saved values.
         return ConfigPatch(self._target, self._changes)
@@ -263,7 +287,11 @@ class ConfigPatch(contextlib.ContextDecorator):
             setattr(self._target, key, value)
 
 
-AT_LEAST_ONE = frozenset({"recompile_limit", "accumulated_recompile_limit"})
+AT_LEAST_ONE = frozenset(
+    """
+    recompile_limit accumulated_recompile_limit max_inline_depth max_steps max_idle_steps symbolic_effort
+    """.split()
+)
 
 CHOICES: dict[str, tuple[object, ...]] = {
     "automatic_dynamic_shapes_mark_as": ("dynamic", "unbacked"),
@@ -296,7 +324,7 @@ def _is_accepted(name: str, value: object) -> bool:
     """Whether the key may have this value."""
     if not _fits(value, _TYPES[name]) or value not in CHOICES.get(name, (value,)):
         return False
-    return name not in AT_LEAST_ONE or bool(value >= 1)  # type: ignore[operator]
+    return name not in AT_LEAST_ONE or value is None or bool(value >= 1)  # type: ignore[operator]
 
 
 def _accepted(name: str) -> str:
@@ -346,7 +374,7 @@ def _parse(text: str, types: tuple[type, ...]) -> Any:
 
 def unknown_variables(environ: Iterable[str]) -> list[str]:
     """The environment variables with our prefix that are no setting."""
-    known = {ENVIRONMENT_PREFIX + key.upper() for key in _DEFAULTS}
+    known = {ENVIRONMENT_PREFIX + key.upper() for key in (*_DEFAULTS, *ALIASES)}
     return [name for name in environ if name.startswith(ENVIRONMENT_PREFIX) and name not in known]
 
 
@@ -356,17 +384,21 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     for name in unknown_variables(environ):
         if near := near_names(name.removeprefix(ENVIRONMENT_PREFIX), map(str.upper, _DEFAULTS)):
             warnings.warn(f"{name} is no setting; did you mean {ENVIRONMENT_PREFIX}{near.split()[0]}?", stacklevel=2)
-    for key, types in _TYPES.items():
-        text = environ.get(ENVIRONMENT_PREFIX + key.upper())
+    for alias, key in [
+        *ALIASES.items(),
+        *zip(_TYPES, _TYPES, strict=True),
+    ]:  # where both are there, the key's own name counts
+        name = ENVIRONMENT_PREFIX + alias.upper()
+        text = environ.get(name)
         if text is None:
             continue
         try:
-            value = _parse(text, types)
+            value = _parse(text, _TYPES[key])
             if not _is_accepted(key, value):
                 raise ValueError(f"expected {_accepted(key)}, got {text!r}")
             found[key] = value
         except ValueError as error:
-            warnings.warn(f"{ENVIRONMENT_PREFIX}{key.upper()} is ignored: {error}", stacklevel=2)
+            warnings.warn(f"{name} is ignored: {error}", stacklevel=2)
     return found
 
 

@@ -1,4 +1,6 @@
+import asyncio
 import dataclasses
+import inspect
 import pathlib
 import re
 import threading
@@ -8,7 +10,7 @@ import pytest
 
 import dynamo_lite
 from dynamo_lite import config as public_config
-from dynamo_lite.config import _DEFAULTS, ACCEPTED, ALIASES, Config, _from_environment, config
+from dynamo_lite.config import _DEFAULTS, ACCEPTED, ALIASES, Config, _from_environment, config, unknown_variables
 
 
 def test_the_package_attribute_is_the_instance():
@@ -275,3 +277,55 @@ def test_every_other_key_is_used():
 def test_patch_refuses_values_before_it_is_entered():
     with pytest.raises(TypeError, match="config.recompile_limit='many': expected an int"):
         config.patch(recompile_limit="many")
+
+
+class TestBodiesThatRunAfterTheCall:
+    """A decorated generator or coroutine has its whole body under the patch, as with a `with` block inside."""
+
+    def test_a_generator(self):
+        @config.patch(recompile_limit=3)
+        def numbers(n):
+            for i in range(n):
+                yield i, config.recompile_limit
+            return config.recompile_limit
+
+        before = config.recompile_limit
+        steps = numbers(2)
+        assert inspect.isgeneratorfunction(numbers) and config.recompile_limit == before
+        assert [next(steps), next(steps)] == [(0, 3), (1, 3)]
+        with pytest.raises(StopIteration) as end:
+            next(steps)
+        assert end.value.value == 3 and config.recompile_limit == before
+
+    def test_a_coroutine(self):
+        @config.patch(recompile_limit=3)
+        async def limit():
+            await asyncio.sleep(0)
+            return config.recompile_limit
+
+        before = config.recompile_limit
+        assert asyncio.run(limit()) == 3 and config.recompile_limit == before
+
+    def test_an_asynchronous_generator_is_refused(self):
+        async def numbers():
+            yield 1
+
+        with pytest.raises(TypeError, match="config.patch decorates no asynchronous generators such as numbers"):
+            config.patch(recompile_limit=3)(numbers)
+
+
+def test_variables_of_the_environment_with_old_names():
+    assert _from_environment({"DYNAMO_LITE_CACHE_SIZE_LIMIT": "4"}) == {"recompile_limit": 4}
+    both = {"DYNAMO_LITE_CACHE_SIZE_LIMIT": "4", "DYNAMO_LITE_RECOMPILE_LIMIT": "5"}
+    assert _from_environment(both) == {"recompile_limit": 5}
+    assert unknown_variables(both) == []
+    with pytest.warns(UserWarning, match="CACHE_SIZE_LIMIT is ignored: expected an int, 1 or more, got '0'"):
+        assert _from_environment({"DYNAMO_LITE_CACHE_SIZE_LIMIT": "0"}) == {}
+
+
+@pytest.mark.parametrize("key", ["max_steps", "max_idle_steps", "max_inline_depth", "symbolic_effort"])
+def test_limits_of_one_analysis_are_at_least_one(key):
+    for value in (0, -1):
+        with pytest.raises(TypeError, match=f"config.{key}={value}: expected .*1 or more"):
+            config.patch({key: value})
+    config.patch({key: 1})

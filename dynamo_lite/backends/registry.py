@@ -200,7 +200,7 @@ def in_background(compiler_fn: str | CompilerFn, mode: str | None, options: Mapp
     if not isinstance(compiler_fn, str):
         raise RuntimeError("background=True needs the name of a backend: another process can't have a function")
     if ALIASES.get(compiler_fn, compiler_fn) == "eager":
-        return lookup_backend(compiler_fn)
+        return with_options(lookup_backend(compiler_fn), mode=mode, options=options)
     given: dict[str, Any] = {"background": True, **(options or {})}
     if compiler_fn != "autotune":
         if options:

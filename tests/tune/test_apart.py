@@ -193,6 +193,8 @@ class TestBackground:
 
     def test_eager_execution_has_nothing_behind_it(self):
         assert settings_of(dynamo_lite.compile(lambda x: x, backend="eager", background=True)).compiler() is eager
+        with pytest.warns(UserWarning, match="options={'a': 1} have no effect: the backend eager takes none"):
+            dynamo_lite.compile(lambda x: x, backend="eager", background=True, options={"a": 1})
 
     def test_a_winner_that_fails_here(self, tmp_path, monkeypatch):
         x = torch.randn(5)
