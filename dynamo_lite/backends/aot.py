@@ -30,7 +30,7 @@ from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, IN_INFERENCE, UNUSED_R
 from . import late_backward, packed_rnn
 from .branch import silenced
 from .handed import captured_of
-from .rewrites import symbol_nodes
+from .rewrites import overwritten, symbol_nodes
 from .rewrites.patches import Patches
 from .rewrites.recurrent import keep_gradients_and_dropout
 from .rewrites.wrapper_views import put_together_anew
@@ -59,8 +59,8 @@ WRAPS_INTS = "dynamo_lite_wraps_ints"
 """Name of an attribute of backends, True where whole numbers that the graph computes have 64 bits: Python's have as many as they need."""
 
 
-SYMBOL_NODES = Patches(symbol_nodes.substitutes)
-"""Around what AOTAutograd traces."""
+JOINT_GRAPHS = Patches(symbol_nodes.substitutes, overwritten.substitutes)
+"""Around what AOTAutograd traces, and takes apart into forward and backward pass."""
 
 BoxedCallable = Callable[[list[Any]], Any]
 
@@ -194,7 +194,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
         tracing(context),
         _without_hooks(),
         _inference_of(graph),
-        SYMBOL_NODES,
+        JOINT_GRAPHS,
         _making(captured_of(gm)),
         without_anomalies,
     ):

@@ -36,7 +36,7 @@ from .undefined_gradients import UNDEFINED
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-CACHE_TAG = "dynamo_lite 1"
+CACHE_TAG = "dynamo_lite 2"
 """To be counted up where graphs are rewritten in another way."""
 
 
