@@ -14,14 +14,14 @@ from .sweeps import EVERY
 MOST_FILES = 25
 MOST_LINES = {
     ".": 5_030,
-    "backends": 3_700,
+    "backends": 3_810,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
-    "backends/rewrites": 580,
+    "backends/rewrites": 600,
     "dynamism": 1_035,
     "frontend": 4_230,
-    "graph": 2_730,
-    "graph/core": 6_745,
+    "graph": 2_740,
+    "graph/core": 6_760,
     "graph/inputs": 810,
     "graph/logs": 600,
     "graph/passes": 2_755,
