@@ -433,7 +433,10 @@ def _failed(error: BaseException) -> int:
 
 def _seconds(text: str) -> float:
     """A time that is not negative."""
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"invalid float value: {text!r}") from None
     if not seconds >= 0:
         raise argparse.ArgumentTypeError(f"{text}: expected seconds, 0 or more")
     return seconds

@@ -254,7 +254,7 @@ class OperatorCalls:
         if written:
             for effect in self.on_write:
                 effect.on_write(target, fx_args, values, changed)
-            check_overlap(self.propagator, target, fx_args, fx_kwargs, [value for value, _ in changed], tensors, values)
+            check_overlap(self.propagator, target, fx_args, [value for value, _ in changed], tensors, values)
             self._refuse_writes(target, [value for value, _ in changed], any(v.meta.requires_grad for v in tensors))
         suspected = tensors if may_write(target, fx_kwargs) else []
         self.written += suspected

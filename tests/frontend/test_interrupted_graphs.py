@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.backends.handed import captured_of
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
 
@@ -212,12 +213,14 @@ def test_a_signal_while_it_is_found_out_what_has_failed(handled):
         def run(*args):
             raise ValueError("no kernel")
 
-        def interrupted(*args, forward=gm.forward):
+        captured = captured_of(gm)
+
+        def interrupted(*args, forward=captured.forward):
             calls.append(1)
             signal.raise_signal(signal.SIGALRM)
             return forward(*args)
 
-        gm.forward = interrupted
+        captured.forward = interrupted
         return run
 
     handled(HANDLERS["object"])

@@ -73,10 +73,6 @@ EXCEPTIONS = {
     "sum_of_a_range_of_a_numpy_int": Allowed(
         2, "torch.compile makes tensors of numpy's scalars, and operators of their conversions", 10
     ),
-    "packed_sequence": Allowed(
-        5,
-        "torch.compile gives up the frame at `pack_padded_sequence`; here the parts before, between and behind are captured",
-    ),
     "attention_on_a_jagged_tensor": Allowed(
         3, "torch.compile runs what follows the attention, which reads lengths, eagerly"
     ),

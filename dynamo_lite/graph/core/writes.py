@@ -9,7 +9,6 @@ Mirrors `aten/src/ATen/native/native_functions.yaml`.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -196,65 +195,50 @@ def check_overlap(
     propagator: Any,
     target: Any,
     args: tuple[Any, ...],
-    kwargs: dict[str, Any],
     written: list[TensorValue],
     tensors: list[TensorValue],
     values: dict[Any, Any],
 ) -> None:
-    """Break where an operator writes to memory that it reads as another tensor. Most refuse that when they run; others have read some of
-    what they have written. Compilers compute the result first."""
-    name = getattr(target, "__name__", target)
-    for value in written:
-        others = [other for other in tensors if other is not value and origin(other) is origin(value)]
-        place = _place_of(value.meta) if others else None
-        if others and target is operator.setitem:
-            place = _place_of_items(propagator, value, args, values)
-        for other in others:
-            read = _place_of(other.meta)
-            if place is None or read is None or not (_holds(place[0] < read[1]) and _holds(read[0] < place[1])):
-                continue
-            is_same = len(place) == len(read) and all(_holds(a == b) for a, b in zip(place, read, strict=True))
-            if not is_same or ("out" in kwargs and not has_tag(operator_name(target) or "", torch.Tag.pointwise)):
-                unsupported("fake-tensor-error", f"{name} writes to memory that it reads as another tensor")
+    """Break where an operator of tensors that are as large as its result writes to memory that it reads as another tensor: it refuses that
+    when it runs. Compilers compute the result first. Other operators and sizes that vary are not looked at."""
+    is_assignment = target is operator.setitem
+    name = operator_name(target) or ""
+    if len(written) != 1 or not (is_assignment or name == "copy_" or has_tag(name, torch.Tag.pointwise)):
+        return
+    (value,) = written
+    others = [other for other in tensors if other is not value and origin(other) is origin(value)]
+    if not others:
+        return
+    meta = _meta_of_items(propagator, value, args, values) if is_assignment else value.meta
+    place = None if meta is None else _place_of(meta)
+    for other in others if place is not None else ():
+        read = _place_of(other.meta) if other.meta.shape == meta.shape else None
+        if read is not None and place != read and place[0] < read[1] and read[0] < place[1]:
+            unsupported("fake-tensor-error", f"{name} writes to memory that it reads as another tensor")
 
 
-def _place_of(meta: Any) -> tuple[Any, ...] | None:
+def _place_of(meta: Any) -> tuple[int, ...] | None:
     """Begin and end in memory, and the strides, of a tensor without gaps; None for another one: torch does not look at those."""
-    if meta.layout is not torch.strided:
+    if meta.layout is not torch.strided or any(type(n) is not int for n in (*meta.shape, *meta.stride, meta.offset)):
         return None
-    length: Any = 1
-    for n, step in sorted(zip(meta.shape, meta.stride, strict=True), key=_hint_of_step):
-        if _holds(n == 1):
-            continue
-        if _holds(n == 0) or not _holds(step == length):
-            return None
-        length = length * n
+    length = 1
+    for n, step in sorted(zip(meta.shape, meta.stride, strict=True), key=operator.itemgetter(1)):
+        if n != 1:
+            if n == 0 or step != length:
+                return None
+            length *= n
     begin, size = meta.offset, meta.dtype.itemsize
     return begin * size, (begin + length) * size, *meta.stride
 
 
-def _hint_of_step(pair: tuple[Any, Any]) -> Any:
-    step = pair[1]
-    return step if type(step) is int else step.node.hint if step.node.has_hint() else sys.maxsize
-
-
-def _holds(condition: Any) -> bool:
-    """Whether a condition on sizes holds, which a guard then says; False where only data decide."""
-    if type(condition) is bool:
-        return condition
-    return sys.modules["torch.fx.experimental.symbolic_shapes"].guard_or_false(condition)
-
-
-def _place_of_items(
-    propagator: Any, value: TensorValue, args: tuple[Any, ...], values: dict[Any, Any]
-) -> tuple[Any, ...] | None:
-    """The same for the items that an assignment changes."""
+def _meta_of_items(propagator: Any, value: TensorValue, args: tuple[Any, ...], values: dict[Any, Any]) -> Any:
+    """The meta of the view that an assignment of items changes; None if it is no view."""
     index = propagator.substitute(args[1:2], values)[0]
     parts = index if isinstance(index, tuple) else (index,)
-    if not all(p is None or p is ... or isinstance(p, slice) or type(p) in (int, torch.SymInt) for p in parts):
-        return _place_of(value.meta)  # no view
+    if not all(p is None or p is ... or isinstance(p, slice) or type(p) is int for p in parts):
+        return None
     with propagator.mode, without_compiler, torch.no_grad():
-        return _place_of(meta_of_fake(propagator.fake_of(value)[index]))
+        return meta_of_fake(propagator.fake_of(value)[index])
 
 
 def arguments(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any, bool]]:
