@@ -17,7 +17,7 @@ MOST_LINES = {
     "backends": 3_810,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
-    "backends/rewrites": 600,
+    "backends/rewrites": 690,
     "dynamism": 1_035,
     "frontend": 4_230,
     "graph": 2_740,

@@ -27,6 +27,7 @@ from .freezing import freeze
 from .regions import SEGMENTED, Segmented, compile_regions
 from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
+from .rewrites import cached_guards
 from .rewrites.patches import Patches
 from .rewrites.pooling import count_windows_right
 from .rewrites.split_cat import copy_wholes
@@ -36,7 +37,7 @@ from .undefined_gradients import UNDEFINED
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-CACHE_TAG = "dynamo_lite 2"
+CACHE_TAG = "dynamo_lite 3"
 """To be counted up where graphs are rewritten in another way."""
 
 
@@ -49,7 +50,7 @@ def own_keys() -> contextlib.AbstractContextManager[None]:
     return kept
 
 
-COMPILING = Patches(kernels.substitutes, vec_isa.substitutes, data_graphs.substitutes)
+COMPILING = Patches(kernels.substitutes, vec_isa.substitutes, data_graphs.substitutes, cached_guards.substitutes)
 """Around what Inductor compiles: the same kernels, sooner, and what it would do wrongly."""
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

@@ -43,7 +43,7 @@ def test_caches_are_keyed_apart():
     tags = []
     compiled = dynamo_lite.compile(torch.sin, backend="inductor", options={"post_grad_custom_post_pass": Seen(tags)})
     compiled(torch.ones(3))
-    assert tags == [before + "dynamo_lite 2"] and torch.compiler.config.cache_key_tag == before
+    assert tags == [before + "dynamo_lite 3"] and torch.compiler.config.cache_key_tag == before
 
 
 class Seen(torch._inductor.custom_graph_pass.CustomGraphPass):

@@ -1,5 +1,5 @@
-"""A node for each symbol that floats of an ATen graph are computed from, none that asks a gradient for its size, and no `alpha` of a sum
-with such a float.
+"""A node for each symbol that floats of an ATen graph, or the backward pass, are computed from, none that asks a gradient for its size, and
+no `alpha` of a sum with such a float.
 
 Input: the graph that AOTAutograd has traced. Output: the same graph, with `sym_size` of tensors that have such a symbol as a size.
 
@@ -8,6 +8,10 @@ Input: the graph that AOTAutograd has traced. Output: the same graph, with `sym_
 input is an input itself, and those of results have nodes.) Its partitioner keeps sizes for the backward pass, and takes those of incoming
 gradients (`tangents`) for sizes that the forward pass knows. And where the pass puts a tensor in the place of a float, it makes the
 operator anew from its positional arguments alone.
+
+The partitioner also hands on the symbols that the sizes of kept tensors are made of (`2 * s + 6`), which Inductor can't do without, where
+it finds a node for them; and a backward pass that no size is handed to is compiled when it is first needed: what that assumes about sizes
+would be no guard of the forward pass.
 """
 
 from __future__ import annotations
@@ -21,9 +25,45 @@ from .patches import Substitute
 
 def substitutes() -> Iterator[Substitute]:
     """For `Patches`."""
+    from torch._functorch import partitioners
     from torch._functorch._aot_autograd import graph_compile
 
     yield Substitute(graph_compile, "tensorify_python_scalars", _behind_nodes)
+    yield Substitute(partitioners, "is_symbol_binding_fx_node", _or_size)
+    yield Substitute(partitioners, "find_symbol_binding_fx_nodes", _and_sizes)
+
+
+def _or_size(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def is_symbol_binding_fx_node(node: Any) -> Any:
+        return original(node) or _symbol_of(node)
+
+    return is_symbol_binding_fx_node
+
+
+def _and_sizes(original: Callable[[Any], dict[Any, Any]]) -> Callable[[Any], dict[Any, Any]]:
+    """At this point the partitioner has removed nodes that nobody uses."""
+
+    def find_symbol_binding_fx_nodes(graph: Any) -> dict[Any, Any]:
+        found, behind = original(graph), _behind_gradients(graph)
+        for node in graph.nodes:
+            symbol = None if node in behind else _symbol_of(node)
+            if symbol is not None:
+                found.setdefault(symbol, node)
+        values = [node.meta.get("val") for node in graph.nodes if node not in behind]
+        sizes = {_expr(size) for value in values for size in getattr(value, "shape", ())}
+        return found | _add_nodes(
+            graph, {size for size in sizes if size is not None and size.is_Symbol} - found.keys(), behind
+        )
+
+    return find_symbol_binding_fx_nodes
+
+
+def _symbol_of(node: Any) -> Any:
+    """The symbol that a node asks a tensor for."""
+    import torch
+
+    size = _expr(node.meta.get("val")) if node.target is torch.ops.aten.sym_size.int else None
+    return size if size is not None and size.is_Symbol else None
 
 
 def _behind_nodes(original: Callable[..., None]) -> Callable[..., None]:

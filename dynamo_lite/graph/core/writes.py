@@ -211,7 +211,9 @@ def check_overlap(
         return
     meta = _meta_of_items(propagator, value, args, values) if is_assignment else value.meta
     place = None if meta is None else _place_of(meta)
-    for other in others if place is not None else ():
+    if place is None:
+        return
+    for other in others:
         read = _place_of(other.meta) if other.meta.shape == meta.shape else None
         if read is not None and place != read and place[0] < read[1] and read[0] < place[1]:
             unsupported("fake-tensor-error", f"{name} writes to memory that it reads as another tensor")
