@@ -259,26 +259,64 @@ access_index(PyObject *sequence, Py_ssize_t i, int *why)
     return not_applicable(why);
 }
 
+/* The i-th item of a dict that keeps no order of its own; 0 if there is none. Borrowed. A position of PyDict_Next() is the number of an
+   entry: where nothing was deleted, the i-th entry is the i-th item, and no entry follows those that are counted. */
+static int
+dict_item_at(PyObject *dict, Py_ssize_t i, PyObject **key, PyObject **value)
+{
+    Py_ssize_t position = PyDict_GET_SIZE(dict);
+    if (i >= position) {
+        return 0;
+    }
+    if (!PyDict_Next(dict, &position, NULL, NULL)) {
+        position = i;
+        return PyDict_Next(dict, &position, key, value);
+    }
+    position = 0;
+    for (Py_ssize_t k = 0; k <= i; k++) {
+        if (!PyDict_Next(dict, &position, key, value)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The value of an OrderedDict for one of its keys, found by identity: no key is asked whether it equals another. Borrowed. */
 static PyObject *
-access_dict_key(PyObject *dict, Py_ssize_t i, int *why)
+value_of_own_key(PyObject *dict, PyObject *own)
 {
     Py_ssize_t position = 0;
-    PyObject *key = NULL;
+    PyObject *key, *value;
+    while (PyDict_Next(dict, &position, &key, &value)) {
+        if (key == own) {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+/* DICT_KEY, DICT_VALUE */
+static PyObject *
+access_dict_place(PyObject *dict, const Node *node, int *why)
+{
+    Py_ssize_t i = node->n;
+    PyObject *key = NULL, *value = NULL;
     if (!PyDict_Check(dict)) {
         return not_applicable(why);
     }
     if (PyODict_Check(dict)) {   /* keeps an order of its own */
         PyObject *keys = ordered_keys(dict);
-        key = keys != NULL && i < PyTuple_GET_SIZE(keys) ? Py_NewRef(PyTuple_GET_ITEM(keys, i)) : NULL;
-        Py_XDECREF(keys);
-        return computed(key, why);
-    }
-    for (Py_ssize_t k = 0; k <= i; k++) {
-        if (!PyDict_Next(dict, &position, &key, NULL)) {
-            return found(NULL, why);
+        if (keys != NULL && i < PyTuple_GET_SIZE(keys)) {
+            key = PyTuple_GET_ITEM(keys, i);
+            value = Py_XNewRef(node->kind == K_DICT_KEY ? key : value_of_own_key(dict, key));
         }
+        Py_XDECREF(keys);
+        return computed(value, why);
     }
-    return found(key, why);
+    if (!dict_item_at(dict, i, &key, &value)) {
+        return found(NULL, why);
+    }
+    return found(node->kind == K_DICT_KEY ? key : value, why);
 }
 
 /* The exact types whose __reduce__ is (iter, (sequence,)[, position]). NULL-terminated; filled at module init. */
@@ -381,7 +419,8 @@ follow(const Node *node, PyObject *object, int *why)
     case K_ITER_ITEM:
         return access_iterator_item(object, node->n, why);
     case K_DICT_KEY:
-        return access_dict_key(object, node->n, why);
+    case K_DICT_VALUE:
+        return access_dict_place(object, node, why);
     case K_CALL:
         return computed(PyObject_CallOneArg(node->arg, object), why);
     }

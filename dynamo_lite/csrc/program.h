@@ -190,7 +190,7 @@ typedef struct Node {
     Known anchor;            /* argument of this node's IS check: the only value it can have. REFERENT: the value */
     Known only_type;         /* all that there is to check here and below */
     PyObject *arg;
-    Py_ssize_t n;            /* LOCAL, FREEVAR, INDEX, ITER_ITEM, DICT_KEY */
+    Py_ssize_t n;            /* LOCAL, FREEVAR, INDEX, ITER_ITEM, DICT_KEY, DICT_VALUE */
     Check *checks;
     struct Node *children;
     int n_checks, n_children;

@@ -270,7 +270,7 @@ needs_version(const Node *node)
     }
     for (int i = 0; i < node->n_children; i++) {
         int kind = node->children[i].kind;
-        if (kind == K_DICT_ITEM || kind == K_DICT_KEY || kind == K_TYPE_ATTR) {
+        if (kind == K_DICT_ITEM || kind == K_DICT_KEY || kind == K_DICT_VALUE || kind == K_TYPE_ATTR) {
             return 1;
         }
     }
@@ -337,21 +337,17 @@ record_dict_item(Maker *maker, Node *child, PyObject *dict, int versioned)
 }
 
 static void
-record_dict_key(Maker *maker, Node *child, PyObject *dict, int versioned)
+record_dict_place(Maker *maker, Node *child, PyObject *dict, int versioned)
 {
-    Py_ssize_t position = 0;
-    PyObject *key = NULL;
+    PyObject *key = NULL, *value = NULL;
     if (!versioned || PyODict_Check(dict)) {
         record_evaluated_child(maker, child, dict);
         return;
     }
-    for (Py_ssize_t i = 0; i <= child->n; i++) {
-        if (!PyDict_Next(dict, &position, &key, NULL)) {
-            key = NULL;
-            break;
-        }
+    if (!dict_item_at(dict, child->n, &key, &value)) {
+        key = value = NULL;
     }
-    record_pinned_child(maker, child, key);
+    record_pinned_child(maker, child, child->kind == K_DICT_KEY ? key : value);
 }
 
 static void
@@ -403,8 +399,9 @@ record_child(Maker *maker, Node *child, PyObject *value, int versioned)
         }
         break;
     case K_DICT_KEY:
+    case K_DICT_VALUE:
         if (PyDict_Check(value)) {
-            record_dict_key(maker, child, value, versioned);
+            record_dict_place(maker, child, value, versioned);
             return;
         }
         break;

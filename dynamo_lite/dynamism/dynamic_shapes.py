@@ -19,9 +19,11 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dynamo_lite._eval_frame import Reference, can_refer_weakly
 from dynamo_lite.config import config
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.ir import Steps
+from dynamo_lite.isa.resume import is_resumed
 from dynamo_lite.markers import DYNAMIC, PROPAGATED_DYNAMIC, STATIC, STRICT_UNBACKED, UNBACKED, WEAK_DYNAMIC
 
 if TYPE_CHECKING:
@@ -37,6 +39,9 @@ _OF_MODULES = "of modules"
 
 _OF_OTHER_KIND = "of the other kind"
 """There, the kind of floats at a path that had an int first, and of ints at one that had a float."""
+
+_OBJECTS = "objects"
+"""There, the kind of objects that tables know by their identity: a list of weak references, or None if they vary."""
 
 NONE: frozenset[int] = frozenset()
 
@@ -287,6 +292,29 @@ def varying_keys(tr: Trace, source: GuardNode, keys: tuple[Any, ...]) -> list[in
     for i in positions:
         hints[NUMBER, tr.source(source, ir.DICT_KEY, i).steps] = None
     return positions
+
+
+def are_others(tr: Trace, source: GuardNode, objects: Sequence[object]) -> bool:
+    """Whether the objects at an access path may be others of their kind at the next call, as they were others in an earlier compilation. So
+    may, from the first one on, those that variables of a frame that goes on lead to, which may have been made in the call. Remembers them,
+    and keeps none alive."""
+    if source.root.kind == ir.LOCAL and is_resumed(tr.root.model.code):
+        return True
+    key = _OBJECTS, source.steps
+    seen = tr.dynamic_hints.get(key, [])
+    # An object without weak references is known by its address: the guards of the version that demands it keep it alive.
+    now = [Reference(each) if can_refer_weakly(each) else id(each) for each in objects]
+    if seen is None or any(not _is_one(a, b) for a, b in zip(seen, now, strict=False)):
+        tr.dynamic_hints[key] = None
+        return True
+    if len(seen) < len(now):
+        tr.dynamic_hints[key] = now
+    return False
+
+
+def _is_one(a: object, b: object) -> bool:
+    """Whether two references are one (an object has one of this type), or two addresses; no object is asked whether it equals another."""
+    return a == b if type(a) is type(b) is int else a is b
 
 
 FIXED = object()

@@ -11,7 +11,7 @@ The kinds are in `kinds`; they can be had from here as well.
 from __future__ import annotations
 
 from _abc import _abc_subclasscheck, get_cache_token
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -222,13 +222,23 @@ class GuardSet:
     def tell_apart(self) -> None:
         """Require that what hash tables know by identity are different objects. Of those that other guards demand that is known."""
         for nodes in self._hashed.values():
-            if len(nodes) > 1 and not all(map(_is_demanded, nodes)):
+            if len(nodes) > 1 and not all(map(_is_demanded, nodes)) and not self._are_keys_of_one(nodes):
                 known = set(nodes)
                 for guard in self.relations:
                     if guard.kind == SAME and any(map(_is_demanded, guard.nodes)):
                         known.difference_update(guard.nodes)
                 if not all(map(_is_demanded, known)):
                     self.distinct(list(nodes), next(iter(nodes.values())))
+
+    def _are_keys_of_one(self, nodes: Iterable[GuardNode]) -> bool:
+        """Whether there is a dict that has all of these objects, which are its keys or the same as those: they differ."""
+        dicts = {node: {node.parent} if node.kind == DICT_KEY else set() for node in nodes}
+        for guard in self.relations:
+            if guard.kind == SAME:
+                for node, other in (guard.nodes, guard.nodes[::-1]):
+                    if node in dicts and other.kind == DICT_KEY:
+                        dicts[node].add(other.parent)
+        return bool(set.intersection(*dicts.values()))
 
     def settle(self) -> None:
         """Make checks of the expectations that no other guard covers, and let go of the program's objects. Called once, when the

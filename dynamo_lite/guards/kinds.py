@@ -91,6 +91,7 @@ CALL = _step("OBJECT", "call({v}, {k})", "{k}({v})")  # a Python function of the
 REFERENT = _step("WEAKREF", "referent({k})")  # a root: CONST, but a weak reference to the object
 FIELD = _step("NAME", "field({v}, {k})", "{v}.{k}")  # the first getset or member descriptor that an immutable class has
 MEMBER = _step("NAME", "member({v}, {k})", "{v}.{k}")  # the first one of any class, such as what `__slots__` makes
+DICT_VALUE = _step("NUMBER", "dict_value({v}, {k})", "list({v}.values())[{k}]")  # by its position
 
 # Checks.
 _WITHOUT_DEL = "an object without __del__"

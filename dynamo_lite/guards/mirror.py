@@ -193,6 +193,14 @@ def dict_key(value: Any, i: int) -> Any:
     return next(itertools.islice(keys_in_order(value), i, None), MISSING) if _is(value, dict) else WRONG
 
 
+def dict_value(value: Any, i: int) -> Any:
+    """The value for the i-th key of a dict, found without asking a key whether it equals another."""
+    key = dict_key(value, i)
+    if key is MISSING or key is WRONG:
+        return key
+    return next((item for own, item in dict.items(value) if own is key), MISSING)
+
+
 def call(value: object, function: Callable[[Any], Any]) -> Any:
     """function(value)"""
     try:

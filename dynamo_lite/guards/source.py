@@ -158,6 +158,7 @@ RELOAD: dict[int, Callable[[Any, Any], None]] = {
     ir.METHOD_FUNC: _attribute("__func__"),
     ir.ITER_ITEM: _helper(mirror.iter_item),
     ir.DICT_KEY: _helper(mirror.dict_key),
+    ir.DICT_VALUE: _helper(mirror.dict_value),
     ir.CALL: _call,
     ir.MADE: _made,
 }

@@ -98,6 +98,7 @@ def test_paths():
         ): "self.layers[3].e",
         guards.node(x, ir.DICT_ITEM, 4): "x[4]",
         guards.node(x, ir.DICT_KEY, 4): "list(x)[4]",
+        guards.node(x, ir.DICT_VALUE, 4): "list(x.values())[4]",
         guards.node(x, ir.TYPE): "type(x)",
         guards.node(guards.node(x, ir.TYPE), ir.TYPE_ATTR, "f"): "type(x).f",
         guards.node(x, ir.FIELD, "__cause__"): "x.__cause__",

@@ -178,6 +178,8 @@ ACCESSORS = [
     (ir.ITER_ITEM, 9),
     (ir.DICT_KEY, 0),
     (ir.DICT_KEY, 1),
+    (ir.DICT_VALUE, 0),
+    (ir.DICT_VALUE, 1),
     (ir.CALL, len),
     (ir.CALL, repr),
 ]
@@ -336,6 +338,24 @@ def test_ordered_dict_has_its_own_order():
     assert answer(check=(ir.DICT_KEYS, ("b", "a")))(ordered)
     assert not answer(check=(ir.DICT_KEYS, ("a", "b")))(ordered)
     assert answer((ir.DICT_KEY, 0), check=(ir.EQUALS, "b"))(ordered)
+    assert answer((ir.DICT_VALUE, 0), check=(ir.EQUALS, ordered["b"]))(ordered)
+
+
+def test_items_of_a_dict_by_their_place():
+    """Also where items were deleted, at the front, within and at the end, and in the shared tables of attributes."""
+    plain = Plain(a=1, b=2, c=3)
+    holed = dict.fromkeys(range(10))
+    for key in (0, 4, 9):
+        del holed[key]
+    last_gone = {"a": 1, "b": 2, "c": 3}
+    last_gone.popitem()
+    for table in ({}, {1: 2}, vars(plain), holed, last_gone, {None: 1, **holed}):
+        for i, (key, value) in enumerate(table.items()):
+            assert answer((ir.DICT_KEY, i), check=(ir.EQUALS, key))(table)
+            assert answer((ir.DICT_VALUE, i), check=(ir.EQUALS, value))(table)
+        for kind in (ir.DICT_KEY, ir.DICT_VALUE):
+            assert answer((kind, len(table)), check=(ir.ABSENT,))(table)
+            assert answer((kind, len(table) + 1), check=(ir.ABSENT,))(table)
 
 
 SAME_CONSTANTS = [

@@ -137,6 +137,7 @@ def guard_everything(root, global_names, identity=True):
     guards.check(table, ir.HAS_KEY, "a")
     guards.check(guards.node(table, ir.DICT_ITEM, 3), ir.EQUALS, "three")
     guards.check(guards.node(table, ir.DICT_KEY, 1), ir.EQUALS, "b")
+    guards.check(guards.node(table, ir.DICT_VALUE, 2), ir.EQUALS, "three")
     same_class(guards, guards.node(guards.node(table, ir.DICT_ITEM, "b"), ir.DICT_ITEM, "deep"), Leaf)
     ordered = item(guards, me, "ordered")
     guards.check(ordered, ir.DICT_KEYS, ("a", "b"))

@@ -7,12 +7,14 @@ import gc
 import pickle
 import threading
 import weakref
+from functools import partial
 
 import pytest
 import torch
 
 import dynamo_lite
 from dynamo_lite.record import log
+from dynamo_lite.testing import CompileCounter
 from dynamo_lite.variables.protocol import hashing as keys
 from tests.helpers.capturing import captured, stop
 from tests.helpers.differential import program
@@ -138,6 +140,108 @@ def test_keys_of_a_dict_need_no_guard():
     assert compiled(things) == list(range(5))
     assert "all_distinct" not in log.frames[-1].guards.text()
     assert compiled(things[::-1]) == [4, 3, 2, 1, 0]
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+
+TABLE_MAKERS = {
+    "object": Thing,
+    "slots": Slotted,
+    "function": nested,
+    "method": lambda: Thing().method,
+    "tuple": lambda: (Thing(), (1, Thing())),
+    "tensor": lambda: torch.ones(2),
+    "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
+    "module": lambda: torch.nn.Linear(2, 2),
+}
+
+TABLE_READS = """
+    d[a] + len(d)
+    d.get(b, 5) + (a in d)
+    a is b, [v for k, v in d.items() if k is a]
+    b in {**d, a: 3}, list(d.values())
+    d.pop(a), [v for v in d.values()], b in d
+    d.update({b: 7}); return list(d.values()), next(iter(d)) is a
+"""
+
+
+@pytest.mark.parametrize("text", [line.strip() for line in TABLE_READS.strip().splitlines()])
+@pytest.mark.parametrize("kind", TABLE_MAKERS)
+def test_keys_that_are_others_at_each_call(kind, text):
+    """The place of each key in the table is what holds: one version for new objects, others for other relations between them."""
+    f = program(text, ["d", "a", "b"], NAMES)
+    log.reset()
+    compiled = captured(f)
+    for which in (0, 1, 2) * 3:
+        outcomes = []
+        for call in (f, compiled):
+            a, b, c = (TABLE_MAKERS[kind]() for _ in range(3))
+            table = [{a: 1, b: 2}, {b: 2, a: 1}, {a: 1, c: 3}][which]
+            found = call(table, a, b)
+            outcomes.append((found, [(key is a, key is b, value) for key, value in table.items()]))
+        assert outcomes[0] == outcomes[1]
+    assert len(log.frames) <= 4 and {frame.skipped for frame in log.frames} == {None}
+
+
+@pytest.mark.parametrize("kind", TABLE_MAKERS)
+def test_a_table_of_objects_made_in_the_call_is_alive_across_a_break(kind):
+    make = TABLE_MAKERS[kind]
+    counter = CompileCounter()
+
+    @dynamo_lite.compile(backend=counter)
+    def f(x):
+        a, b = make(), make()
+        table = {a: x + 1, b: x + 2}
+        torch._dynamo.graph_break()
+        return table[a] * table.pop(b), len(table)
+
+    found, graphs = [], []
+    for i in range(4):
+        found.append(f(torch.full((3,), float(i))))
+        graphs.append(counter.frame_count)
+    assert [(product.tolist(), n) for product, n in found] == [([(i + 1.0) * (i + 2)] * 3, 1) for i in range(4)]
+    assert graphs[1:] == graphs[:1] * 3
+
+
+@pytest.mark.parametrize("cls", [torch.optim.Adam, partial(torch.optim.SGD, momentum=0.9)])
+def test_an_optimizer_made_in_the_call_steps_behind_breaks(cls):
+    counter = CompileCounter()
+
+    def attack(x):
+        w = x.clone().requires_grad_()
+        optimizer = cls([w], 0.05)
+        for _ in range(3):
+            loss = (w**2).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            torch._dynamo.graph_break()
+            optimizer.step()
+        return w.detach()
+
+    compiled = dynamo_lite.compile(attack, backend=counter)
+    graphs = []
+    for i in range(4):
+        x = torch.arange(4.0) + i
+        assert torch.allclose(attack(x), compiled(x))
+        graphs.append(counter.frame_count)
+    assert graphs[1:] == graphs[1:2] * 3
+
+
+def test_keys_of_two_tables_are_told_apart():
+    def f(first, second):
+        return sum(key in second for key in first), len({**first, **second})
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(lambda x, *tables: x * sum(f(*tables)), backend=counter)
+    graphs = []
+    for _ in range(4):
+        a, b, c = Thing(), Thing(), Thing()
+        for first, second in (({a: 1}, {b: 1, c: 2}), ({a: 1}, {b: 1, a: 2}), ({a: 1}, {a: 1, b: 2})):
+            assert compiled(torch.ones(1), first, second) == sum(f(first, second))
+        graphs.append(counter.frame_count)
+    assert graphs[1:] == graphs[1:2] * 3
 
 
 CLASS_LOOKUPS = """

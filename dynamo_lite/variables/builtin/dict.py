@@ -16,12 +16,12 @@ import gc
 import operator
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite._eval_frame import ordered_keys, store_hashed
-from dynamo_lite.dynamism.dynamic_shapes import varying_keys
+from dynamo_lite.dynamism.dynamic_shapes import are_others, varying_keys
 from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa import c_facts
@@ -66,6 +66,7 @@ from dynamo_lite.variables.protocol.hashing import (
     key_tracker,
     known_key,
     number_key,
+    objects_in,
     refuse_collisions,
     runs_program,
     same_key,
@@ -128,18 +129,20 @@ class DictVariable(NativeVariable):
     def load_items(self) -> dict[Any, VariableTracker]:
         """All items of a dict from outside."""
         tr, source = self._tr, self.source
-        pairs, numbers = self.real_items(tr)
+        pairs, numbers, placed = self.real_items(tr)
         items = self.host_type()
         for i, (key, real) in enumerate(pairs):
             value = self.read.get(key) if is_constant_key(key) or is_plain_class(key) else None
             node = None if value is not None else (source, ir.DICT_ITEM, key)
             if i in numbers:
                 self.numbered = True
-                key, node = NumberKey(numbers[i]), (tr.source(source, ir.CALL, values_of), ir.INDEX, i)
+                key, node = NumberKey(numbers[i]), (source, ir.DICT_VALUE, i)
             elif not is_constant_key(key):
                 key = key_of(tr.thread.frame, tr.wrap(key, tr.source(source, ir.DICT_KEY, i)))
-                if runs_program(key):  # found by its place: nobody but the program may look it up
-                    node = (tr.source(source, ir.CALL, values_of), ir.INDEX, i)
+                if i in placed or runs_program(
+                    key
+                ):  # found by its place: nobody but the program may look the latter up
+                    node = (source, ir.DICT_VALUE, i)
             items[key] = tr.wrap(real, tr.source(*node)) if value is None else value
         if len(items) != len(pairs):
             unsupported("unhashable-key", "a table with keys that have become equal")
@@ -157,22 +160,27 @@ class DictVariable(NativeVariable):
                 items[key] = value
         return items
 
-    def real_items(self, tr: Trace) -> tuple[list[tuple[Any, Any]], dict[int, VariableTracker]]:
-        """The real keys and values, in order, and the numbers among the keys that vary, by position; the other keys are guarded."""
+    def real_items(self, tr: Trace) -> tuple[list[tuple[Any, Any]], dict[int, VariableTracker], Collection[int]]:
+        """The real keys and values, in order, the numbers among the keys that vary, by position, and the positions of objects that may be
+        others at the next call: these are guarded by what is found of each. The other keys are guarded."""
         if self.value is sys.modules:
             unsupported("import", "all of sys.modules, to which the analysis may add")
         checked_load(dict.__len__(self.value))
         pairs = self.pairs_in_order(self.value)
         keys = tuple([key for key, _ in pairs])
         numbers = self._varying_keys(tr, keys)
-        if not numbers:
+        objects = {i: found for i, key in enumerate(keys) if not is_constant_key(key) and (found := objects_in(key))}
+        placed: Collection[int] = ()
+        if objects and are_others(tr, self.source, [each for found in objects.values() for each in found]):
+            placed = objects.keys()
+        if not numbers and not placed:
             tr.guard(self.source, ir.DICT_KEYS, keys)
-            return pairs, numbers
+            return pairs, numbers, placed
         tr.guard(self.source, ir.LEN, len(keys))
         for i, key in enumerate(keys):
-            if i not in numbers:
+            if i not in numbers and i not in placed:
                 tr.guard(tr.source(self.source, ir.DICT_KEY, i), ir.EQUALS, key)
-        return pairs, numbers
+        return pairs, numbers, placed
 
     def _varying_keys(self, tr: Trace, keys: tuple[Any, ...]) -> dict[int, VariableTracker]:
         numbers = {}
@@ -549,13 +557,6 @@ def take_all(real: dict[Any, Any]) -> None:
 def _replaces_plain(real: dict[Any, Any], key: int) -> bool:
     """Whether a dict has a value without a finalizer for this key, or none."""
     return type(dict.get(real, key)) in ATOMIC_TYPES
-
-
-def values_of(real: Any) -> tuple[Any, ...]:
-    """The values of a real dict, in its order."""
-    if not issubclass(type(real), OrderedDict):
-        return tuple(dict.values(real))
-    return tuple([value for _, value in ordered_items(real)])
 
 
 def ordered_items(real: Any) -> list[tuple[Any, Any]]:

@@ -167,11 +167,8 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
     hash_ = lookup(cls, "__hash__")
     if type(hash_).__hash__ is None:  # of classes made by pybind11: the method itself has no hash
         return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
-    if hash_ in IDENTITY_HASHES:
-        if lookup(cls, "__eq__") is object.__eq__ or hash_ is not object.__hash__:
-            return identity_key(tx, v)
-    elif lookup(cls, "__eq__") is object.__eq__ and type(hash_) in _OF_C:
-        return identity_key(tx, v)  # so that the hash makes no difference, and no code of the program makes it
+    if is_known_by_identity(cls):
+        return identity_key(tx, v)
     rule = HASH_RULES.get(hash_)
     if rule is not None:
         return rule(tx, v)
@@ -184,6 +181,29 @@ def key_of(tx: Frame, v: VariableTracker) -> Any:
     if v.is_python_constant():
         return Key(v, v.as_python_constant())
     return unsupported("unhashable-key", f"{type_name(v)} {v.describe()}")
+
+
+def is_known_by_identity(cls: type) -> bool:
+    """Whether tables find the instances of a class by their identity alone."""
+    hash_ = lookup(cls, "__hash__")
+    if type(hash_).__hash__ is None:
+        return False
+    if hash_ in IDENTITY_HASHES and hash_ is not object.__hash__:
+        return True
+    # Where equality is identity the hash makes no difference, if no code of the program makes it.
+    return lookup(cls, "__eq__") is object.__eq__ and type(hash_) in _OF_C
+
+
+def objects_in(key: Any) -> list[object]:
+    """The objects by whose identity a table finds a real key, if nothing else decides but constants and classes: the key, what a tuple
+    holds, or whose method it is. Empty for any other key."""
+    kind = type(key)
+    if kind is tuple:
+        parts = [objects_in(part) for part in key if not (is_constant_key(part) or is_plain_class(part))]
+        return [each for part in parts for each in part] if all(parts) else []
+    if kind is types.MethodType:
+        key = key.__self__
+    return [key] if not is_plain_class(key) and is_known_by_identity(type(key)) else []
 
 
 _OF_C = frozenset({types.WrapperDescriptorType, types.MethodDescriptorType, types.BuiltinFunctionType})
