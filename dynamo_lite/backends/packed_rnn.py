@@ -118,19 +118,11 @@ def _describe(
 
 
 def _run_backward(
-    name: str,
-    has_biases: bool,
-    num_layers: int,
-    bidirectional: bool,
-    needed: list[bool],
-    grads: list[Any],
-    data: Any,
-    batch_sizes: Any,
-    hx: Any,
-    params: Any,
+    name: str, has_biases: bool, num_layers: int, bidirectional: bool, needed: list[bool], grads: list[Any], *given: Any
 ) -> list[Any]:
     import torch
 
+    data, batch_sizes, hx, params = given
     taken = [t.detach().requires_grad_(is_needed) for t, is_needed in zip((data, *hx, *params), needed, strict=True)]
     states, weights = taken[1 : 1 + len(hx)], taken[1 + len(hx) :]
     with torch.enable_grad():
@@ -138,18 +130,8 @@ def _run_backward(
     return list(torch.autograd.grad(results, [t for t in taken if t.requires_grad], grads, materialize_grads=True))
 
 
-def _describe_backward(
-    name: str,
-    has_biases: bool,
-    num_layers: int,
-    bidirectional: bool,
-    needed: list[bool],
-    grads: list[Any],
-    data: Any,
-    batch_sizes: Any,
-    hx: Any,
-    params: Any,
-) -> list[Any]:
+def _describe_backward(*args: Any) -> list[Any]:
     import torch
 
+    *_, needed, _, data, _, hx, params = args
     return [torch.empty_like(t) for t, is_needed in zip((data, *hx, *params), needed, strict=True) if is_needed]

@@ -87,8 +87,7 @@ class OperatorCalls:
     def call(self, tx: Frame, op: str, target: object, args: list[Any], kwargs: Any = None, memo: bool = True) -> Any:
         """Add the call of an operator on trackers and return the tracker of its result.
 
-        `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for
-        real.
+        `memo` is False for functions that are not torch's own. Raises `Unsupported` where the operator has to run for real.
         """
         is_of_program = not memo and isinstance(target, _SCHEMA_CLASSES)
         packing = Packing(self.builder, exact=not memo and not is_of_program)
@@ -123,13 +122,12 @@ class OperatorCalls:
         if self.sizes.known is not None and self.sizes.known.note_new_numbers() and self.fakes.are_there:
             unsupported(FAKE_INPUTS, f"{getattr(target, '__name__', target)} asks for data")
         result: Any = outcome.result
-        changes = outcome.changes
         if is_of_program:
             self._meet_operator(target, tensors, result)
         if self.state.has_inference_tensors:
             _check_inference_tensors(target, tensors, outcome)
         self._note_effects(target, fx_args, fx_kwargs, values, tensors, outcome, remembered=fakes is None)
-        if type(result) is ConstantResult and not changes:
+        if type(result) is ConstantResult and not outcome.changes:
             if result.value is not None or (not tensors and getattr(target, "__module__", None) in _WITHOUT_EFFECTS):
                 return MODELS.constant(tx, result.value)
         if packing.scalar_types:
