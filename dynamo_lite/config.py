@@ -229,9 +229,14 @@ class ConfigPatch(contextlib.ContextDecorator):
 
     def __call__(self, func: Any) -> Any:
         """The function under the patch; of a `unittest.TestCase`, the class itself, whose tests then run under it, with what is set up for
-        them and for the class. Raises TypeError for another class, of which it is not clear what should run under it."""
+        them and for the class. Raises TypeError for another class, of which it is not clear what should run under it, and for what runs in
+        steps: others would run under the patch between these."""
+        if inspect.isgeneratorfunction(func) or inspect.iscoroutinefunction(func) or inspect.isasyncgenfunction(func):
+            raise TypeError(
+                f"config.patch decorates no generators or coroutines such as {func.__name__}: use `with` inside"
+            )
         if not isinstance(func, type):
-            return self._around_body(func)
+            return super().__call__(func)
         if not issubclass(func, unittest.TestCase):
             raise TypeError(
                 f"config.patch decorates functions and subclasses of unittest.TestCase, not the class {func.__name__}: decorate its methods"
@@ -248,30 +253,6 @@ class ConfigPatch(contextlib.ContextDecorator):
 
         func.setUpClass = classmethod(set_up_class)  # type: ignore[method-assign]
         return func
-
-    def _around_body(self, func: Any) -> Any:
-        """The function whose body is in a `with` block of the patch: that of a generator or coroutine runs after the call."""
-        if inspect.isasyncgenfunction(func):
-            raise TypeError(
-                f"config.patch decorates no asynchronous generators such as {func.__name__}: use `with` inside"
-            )
-        if inspect.iscoroutinefunction(func):
-
-            @functools.wraps(func)
-            async def around(*args: Any, **kwargs: Any) -> Any:
-                with self._recreate_cm():
-                    return await func(*args, **kwargs)
-
-            return around
-        if inspect.isgeneratorfunction(func):
-
-            @functools.wraps(func)
-            def around_steps(*args: Any, **kwargs: Any) -> Any:
-                with self._recreate_cm():
-                    return (yield from func(*args, **kwargs))
-
-            return around_steps
-        return super().__call__(func)
 
     def _recreate_cm(self) -> ConfigPatch:
         # A decorated function may call itself or run in several threads: each call gets its own saved values.

@@ -1,6 +1,4 @@
-import asyncio
 import dataclasses
-import inspect
 import pathlib
 import re
 import threading
@@ -279,39 +277,25 @@ def test_patch_refuses_values_before_it_is_entered():
         config.patch(recompile_limit="many")
 
 
-class TestBodiesThatRunAfterTheCall:
-    """A decorated generator or coroutine has its whole body under the patch, as with a `with` block inside."""
+def generator():
+    yield 1
 
-    def test_a_generator(self):
-        @config.patch(recompile_limit=3)
-        def numbers(n):
-            for i in range(n):
-                yield i, config.recompile_limit
-            return config.recompile_limit
 
-        before = config.recompile_limit
-        steps = numbers(2)
-        assert inspect.isgeneratorfunction(numbers) and config.recompile_limit == before
-        assert [next(steps), next(steps)] == [(0, 3), (1, 3)]
-        with pytest.raises(StopIteration) as end:
-            next(steps)
-        assert end.value.value == 3 and config.recompile_limit == before
+async def coroutine():
+    pass
 
-    def test_a_coroutine(self):
-        @config.patch(recompile_limit=3)
-        async def limit():
-            await asyncio.sleep(0)
-            return config.recompile_limit
 
-        before = config.recompile_limit
-        assert asyncio.run(limit()) == 3 and config.recompile_limit == before
+async def asynchronous_generator():
+    yield 1
 
-    def test_an_asynchronous_generator_is_refused(self):
-        async def numbers():
-            yield 1
 
-        with pytest.raises(TypeError, match="config.patch decorates no asynchronous generators such as numbers"):
-            config.patch(recompile_limit=3)(numbers)
+@pytest.mark.parametrize("function", [generator, coroutine, asynchronous_generator])
+def test_functions_that_run_in_steps_are_not_decorated(function):
+    """What runs between the steps would be under the patch, and steps of two would leave one's values behind."""
+    with pytest.raises(
+        TypeError, match=f"config.patch decorates no generators or coroutines such as {function.__name__}"
+    ):
+        config.patch(recompile_limit=3)(function)
 
 
 def test_variables_of_the_environment_with_old_names():

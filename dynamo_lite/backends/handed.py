@@ -49,7 +49,8 @@ def _parts(made: GraphModule) -> list[object]:
     for module in made.modules():
         found += [module, *module._modules.values()]
         graph = None if "stored_nodes" in vars(module) else getattr(module, "graph", None)
-        found += [graph, getattr(graph, "_codegen", None)]
+        codegen = getattr(graph, "_codegen", None)
+        found += [graph, codegen, getattr(codegen, "_body_transformer", None)]
         for node in () if graph is None else graph.nodes:
             found += [node, node.target, node.args, node.kwargs]
     return found

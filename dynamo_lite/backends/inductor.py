@@ -7,6 +7,7 @@ flat inputs.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import shutil
@@ -68,7 +69,7 @@ def inductor(
     options that Inductor does not know.
     """
     compile_fx = load_compiler("torch._inductor.compile_fx").compile_fx
-    from torch._dynamo.convert_frame import compile_lock  # which a backward pass that is compiled later holds
+    compile_lock = _lock_of_late_passes()
     from torch._inductor import config
 
     patches = config_patches(mode, options)
@@ -102,6 +103,16 @@ def inductor(
     if regions is None and mode is not None and mode.startswith("max-autotune"):
         regions = False  # speed is all that counts
     return compile_regions(gm, example_inputs, compile_with(False), regions)
+
+
+@functools.cache
+def _lock_of_late_passes() -> Any:
+    """Torch's lock, which a backward pass that is compiled later holds. A forked child has no thread that could release it."""
+    from torch._dynamo.convert_frame import compile_lock
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=getattr(compile_lock, "_at_fork_reinit"))  # noqa: B009 (typeshed lacks it)
+    return compile_lock
 
 
 def _rewritten(compile_one: Callable[..., Any]) -> Callable[..., Any]:

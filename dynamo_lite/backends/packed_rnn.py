@@ -53,7 +53,7 @@ def _function() -> Any:
         @staticmethod
         def forward(ctx: Any, setting: Any, data: Any, batch_sizes: Any, *rest: Any) -> Any:
             ctx.setting = setting
-            ctx.save_for_backward(data, batch_sizes, *rest)
+            ctx.save_for_backward(data, batch_sizes.clone(), *rest)  # the program may write to them
             *options, n = setting
             return tuple(forward_operator(*options, data, batch_sizes, rest[:n], rest[n:]))
 

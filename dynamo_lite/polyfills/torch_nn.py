@@ -82,6 +82,8 @@ def pad_packed_sequence(
 ) -> Any:
     """`_pad_packed_sequence`. The rows of a step stand behind those of the steps before."""
     n = int(batch_sizes[0])
+    if (batch_sizes[1:] > batch_sizes[:-1]).any():
+        raise RuntimeError("the batch sizes grow")
     if int(batch_sizes.sum()) > data.size(0):
         raise RuntimeError(f"there are {data.size(0)} rows, which are fewer than the sum of the batch sizes")
     sizes = cat([batch_sizes, batch_sizes.new_zeros(total_length - batch_sizes.size(0))])

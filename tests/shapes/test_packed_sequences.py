@@ -157,3 +157,35 @@ def test_sizes_that_are_tensors_are_the_numbers_that_the_graph_has():
     n, x = torch.tensor([1, 2]), torch.ones(1)
     assert torch.equal(compiled(n, x), f(n, x))
     assert not any("size" in str(node.target) for node in counter.graphs[0].graph.nodes)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_layers_under_autocast(backend):
+    """They cast what they are given, which the operator for compilers does not: the graph breaks."""
+    layer = nn.RNN(4, 6, batch_first=True)
+
+    def f(x, lengths):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer(pack_padded_sequence(x, lengths, True, False))[0].data
+
+    x, lengths = torch.randn(3, 5, 4), torch.tensor([5, 3, 2])
+    expected, got = f(x, lengths), dynamo_lite.compile(f, backend=backend)(x, lengths)
+    assert got.dtype is expected.dtype is torch.bfloat16 and torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_batch_sizes_of_the_program(backend):
+    """Those that grow are refused; those that are written to before the backward pass are the ones of the call."""
+    layer = nn.LSTM(4, 6)
+    compiled = dynamo_lite.compile(lambda data, sizes: layer(PackedSequence(data, sizes))[0].data, backend=backend)
+    gradients = []
+    for f in (compiled, lambda data, sizes: layer(PackedSequence(data, sizes))[0].data):
+        data, sizes = torch.ones(5, 4).requires_grad_(), torch.tensor([3, 2])
+        result = f(data, sizes)
+        sizes.zero_()
+        result.sum().backward()
+        gradients.append(data.grad)
+    assert torch.allclose(*gradients)
+    padded = dynamo_lite.compile(lambda data, sizes: pad_packed_sequence(PackedSequence(data, sizes)), backend=backend)
+    with pytest.raises(RuntimeError):
+        padded(torch.ones(5, 4), torch.tensor([2, 3]))

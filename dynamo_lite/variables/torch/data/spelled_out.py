@@ -106,8 +106,10 @@ def _is_dense(tensor: VariableTracker | None) -> bool:
 
 def _recurrent(function: object, of_packed: object) -> Callable[..., VariableTracker]:
     def call_recurrent(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        """The function, or that for packed sequences: the weights come one argument later."""
+        """The function, or that for packed sequences: the weights come one argument later. Under autocast it casts what it is given, which
+        the operator that compilers see does not."""
         is_packed = len(args) > 3 and isinstance(args[3], ListVariable | TupleVariable)
+        is_packed = is_packed and not torch._C._is_any_autocast_enabled()
         return tx.tr.graph.call(tx, "call_function", of_packed if is_packed else function, list(args), kwargs)
 
     return call_recurrent
