@@ -365,10 +365,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     for name in unknown_variables(environ):
         if near := near_names(name.removeprefix(ENVIRONMENT_PREFIX), map(str.upper, _DEFAULTS)):
             warnings.warn(f"{name} is no setting; did you mean {ENVIRONMENT_PREFIX}{near.split()[0]}?", stacklevel=2)
-    for alias, key in [
-        *ALIASES.items(),
-        *zip(_TYPES, _TYPES, strict=True),
-    ]:  # where both are there, the key's own name counts
+    # Where both are there, the key's own name counts.
+    for alias, key in (ALIASES | {key: key for key in _TYPES}).items():
         name = ENVIRONMENT_PREFIX + alias.upper()
         text = environ.get(name)
         if text is None:

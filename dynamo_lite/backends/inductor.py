@@ -7,13 +7,12 @@ flat inputs.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +104,7 @@ def inductor(
     return compile_regions(gm, example_inputs, compile_with(False), regions)
 
 
-@functools.cache
+@cache
 def _lock_of_late_passes() -> Any:
     """Torch's lock, which a backward pass that is compiled later holds. A forked child has no thread that could release it."""
     from torch._dynamo.convert_frame import compile_lock

@@ -37,7 +37,7 @@ lstm, gru, rnn_tanh, rnn_relu = map(_packed, ("lstm", "gru", "rnn_tanh", "rnn_re
 def _apply(name: str, data: Any, batch_sizes: Any, hx: Any, params: Any, *options: Any) -> tuple[Any, ...]:
     """The operator. Its dropout is nothing: layers with dropout between them come one by one."""
     has_biases, num_layers, _, _, bidirectional = options
-    states = [hx] if name != "lstm" else list(hx)
+    states = hx if isinstance(hx, list | tuple) else [hx]
     setting = (name, bool(has_biases), int(num_layers), bool(bidirectional), len(states))
     results: tuple[Any, ...] = _function().apply(setting, data, batch_sizes, *states, *params)
     return results
@@ -90,10 +90,7 @@ def _operators() -> tuple[Any, Any]:
     _libraries.append(library := torch.library.Library(NAMESPACE, "DEF"))
     library.define(f"forward({_SETTING}, {_TENSORS}) -> Tensor[]")
     library.define(f"backward({_SETTING}, bool[] needed, Tensor[] grads, {_TENSORS}) -> Tensor[]")
-    for name, kernel, rule in (
-        ("forward", _run, _describe),
-        ("backward", _run_backward, _describe_backward),
-    ):
+    for name, kernel, rule in (("forward", _run, _describe), ("backward", _run_backward, _describe_backward)):
         library.impl(name, kernel, "CompositeExplicitAutograd")
         library.impl(name, rule, "Meta")
     operators = getattr(torch.ops, NAMESPACE)
@@ -105,7 +102,7 @@ def _run(
 ) -> list[Any]:
     import torch
 
-    states = hx if name == "lstm" else hx[0]
+    states = hx if len(hx) > 1 else hx[0]
     options = (has_biases, num_layers, 0.0, False, bidirectional)
     return list(getattr(torch, name)(data, batch_sizes, states, params, *options))
 

@@ -110,9 +110,7 @@ def _is_computed_twice(node: Any) -> bool:
 
 
 def _is_view(node: Any) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    aliases = [] if schema is None else [arg.alias_info for arg in schema.arguments if arg.alias_info is not None]
-    return node.target is operator.getitem or (bool(aliases) and not any(alias.is_write for alias in aliases))
+    return node.target is operator.getitem or getattr(node.target, "is_view", False)
 
 
 def _is_tensor(node: Any) -> bool:

@@ -198,9 +198,8 @@ class GraphFailure:
         try:
             results = run(*args)
         except Exception as own:
-            if is_interruption(
-                own, 1
-            ):  # this frame is still running: a look at its variables would outlive `own` in them
+            # Not from this frame on, which is still running: a look at its variables would outlive `own` in them.
+            if is_interruption(own, 1):
                 return own
             return self._start_again()  # the program's own error
         if type(error) is RuntimeError and _ASSUMED.search(str(error)):

@@ -139,9 +139,8 @@ class DictVariable(NativeVariable):
                 key, node = NumberKey(numbers[i]), (source, ir.DICT_VALUE, i)
             elif not is_constant_key(key):
                 key = key_of(tr.thread.frame, tr.wrap(key, tr.source(source, ir.DICT_KEY, i)))
-                if i in placed or runs_program(
-                    key
-                ):  # found by its place: nobody but the program may look the latter up
+                # Found by its place: nobody but the program may look up what runs it.
+                if i in placed or runs_program(key):
                     node = (source, ir.DICT_VALUE, i)
             items[key] = tr.wrap(real, tr.source(*node)) if value is None else value
         if len(items) != len(pairs):

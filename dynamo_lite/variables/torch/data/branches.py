@@ -130,10 +130,8 @@ class _Fork:
         self.locals, self.stack = list(tx.locals), tx.stack[:-1]
         self.pairs: list[tuple[VariableTracker, VariableTracker]] = []
         self.outside: list[list[bool]] = []
-        self.inner: list[bool] = []  # which of the pairs a side within a side has chosen
-        self.chosen: list[
-            list[TensorVariable]
-        ] = []  # and from which tensors from before the branch, where that is known
+        # Of each of the pairs: from which tensors from before the branch a side within a side has chosen; None if that is not known.
+        self.chosen: list[list[TensorVariable] | None] = []
         self.joins = Joins(tx)
         self.bodies: tuple[Body, ...] = ()
         self.numbers: dict[tuple[Any, ...], VariableTracker] = {}
@@ -398,10 +396,7 @@ class _Fork:
         """The sides as bodies that return their objects of `pairs`: new tensors, copies of those that existed before."""
         tx = self.tx
         self.outside = [[_is_outside(*part) for part in zip(bodies, pair, strict=True)] for pair in self.pairs]
-        self.inner = [any(map(_has_chosen_outside, bodies, pair)) for pair in self.pairs]
-        self.chosen = [
-            _objects(bodies, pair) if inner else [] for pair, inner in zip(self.pairs, self.inner, strict=True)
-        ]
+        self.chosen = [_chosen_inside(bodies, pair) for pair in self.pairs]
         captured = []
         for i, body in enumerate(bodies):
             values: list[VariableTracker] = [pair[i] for pair in self.pairs]
@@ -414,7 +409,7 @@ class _Fork:
             for written in self.written:
                 values += changed_copy(tx, body, written, i)
             for pair, chosen in zip(self.pairs, self.chosen, strict=True):
-                values += [self._flag_in(body, pair[i], vt) for vt in chosen]
+                values += [self._flag_in(body, pair[i], vt) for vt in chosen or ()]
             captured.append(CapturedBody(tx, body, TupleVariable(values), with_ints=True))
         forms = [structure(tx, c.result) for c in captured]
         if forms[0] != forms[1]:
@@ -436,7 +431,7 @@ class _Fork:
         flags = [
             [is_chosen(tx, vt, one) for vt in pair]
             for pair, chosen in zip(self.pairs, self.chosen, strict=True)
-            for one in chosen
+            for one in chosen or ()
         ]
         return [tx.tr.graph.call(tx, "call_function", torch.where, [flag, *pair]) for pair in [*self.pairs, *flags]]
 
@@ -467,13 +462,14 @@ class _Fork:
         known = {vt.proxy for vt, *_ in objects if isinstance(vt, TensorVariable)}
         flags = iter(merged[len(self.pairs) :])
         for i, made in enumerate(merged[: len(self.pairs)]):
+            chosen = self.chosen[i]
             sides = list(zip(self.pairs[i], self.outside[i], strict=True))
             parts = [vt if is_outside else made for vt, is_outside in sides]
-            if self.inner[i] and not self.chosen[i] and isinstance(made, TensorVariable):
+            if chosen is None and isinstance(made, TensorVariable):
                 made.is_one_of_several = True  # a side within a side has chosen, by a flag that only it knows
                 tx.tr.effects.provisos.append(InnerChoice(tx, made))
-            elif self.inner[i]:
-                for vt in self.chosen[i]:
+            elif chosen:
+                for vt in chosen:
                     flag = tx.tr.graph.call(tx, "call_function", torch.ne, [next(flags), ConstantVariable(0)])
                     merged[i] = self._choice(made, flag, vt, merged[i])
             elif any(part is not made and _is_known(part, known) for part in parts):
@@ -623,19 +619,13 @@ def _is_outside(body: Body, vt: VariableTracker) -> bool:
     return isinstance(vt, TensorVariable) and not body.is_made_inside(vt.proxy)
 
 
-def _objects(bodies: Sequence[Body], pair: Sequence[VariableTracker]) -> list[TensorVariable]:
-    """The tensors from before the branch that its sides, or sides within them, may leave in this place; none if that is not known."""
+def _chosen_inside(bodies: Sequence[Body], pair: Sequence[VariableTracker]) -> list[TensorVariable] | None:
+    """If sides within the sides may leave tensors from before the branch in this place: these, and those that the sides leave themselves;
+    None if they are not known. Else none."""
     parts = [chosen_objects(vt, partial(_is_outside, body)) for body, vt in zip(bodies, pair, strict=True)]
-    return [] if None in parts else list({vt.proxy: vt for part in parts for vt in part or ()}.values())
-
-
-def _has_chosen_outside(body: Body, vt: VariableTracker) -> bool:
-    """Whether a side within this one has left what may be a tensor from before this one."""
-    if not vt.is_one_of_several or _is_outside(body, vt):
-        return False
-    if not isinstance(vt, ChosenVariable):
-        return True
-    return any(_is_outside(body, part) or _has_chosen_outside(body, part) for part in (vt.one, vt.other))
+    if not any(part != [] and not _is_outside(*side) for part, *side in zip(parts, bodies, pair, strict=True)):
+        return []
+    return None if None in parts else list({vt.proxy: vt for part in parts for vt in part or ()}.values())
 
 
 def _is_known(vt: TensorVariable, known: set[TensorValue]) -> bool:

@@ -76,10 +76,10 @@ class ChosenVariable(TensorVariable):
 
 def chosen_objects(vt: VariableTracker, is_outside: Callable[[VariableTracker], bool]) -> list[TensorVariable] | None:
     """The tensors from outside that this tensor may be, each once; None if that is not known."""
-    if is_outside(vt) or not vt.is_one_of_several:
-        return [vt] if isinstance(vt, TensorVariable) and is_outside(vt) else []
+    if isinstance(vt, TensorVariable) and is_outside(vt):
+        return [vt]
     if not isinstance(vt, ChosenVariable):
-        return None
+        return None if vt.is_one_of_several else []
     parts = [chosen_objects(part, is_outside) for part in (vt.one, vt.other)]
     found = {vt.proxy: vt for part in parts for vt in part or ()}
     return None if None in parts else list(found.values())

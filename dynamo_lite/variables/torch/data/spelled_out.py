@@ -10,7 +10,7 @@ Mirrors `one_hot` of `aten/src/ATen/native/Onehot.cpp`, and `aten/src/ATen/nativ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -61,8 +61,13 @@ def call_pad_sequence(tx: Frame, *args: VariableTracker, **kwargs: VariableTrack
     sequences = tx.tr.unpack(tx, named["sequences"]) if "sequences" in named else []
     if not any(isinstance(one, TensorVariable) and _has_late_length(one) for one in sequences):
         return tx.tr.graph.call(tx, "call_function", _pad_sequence, list(args), kwargs)
-    functions = [tx.tr.build_constant_object(f) for f in (by_writes, torch.full)]
-    return tx.call(functions[0], [functions[1]], named)
+    return _follow(tx, by_writes, [torch.full], named)
+
+
+def _follow(tx: Frame, stand_in: object, needs: list[Any], named: dict[str, VariableTracker]) -> VariableTracker:
+    """The result of a stand-in, which is given the functions of torch that it needs."""
+    function, *given = [tx.tr.build_constant_object(f) for f in (stand_in, *needs)]
+    return tx.call(function, given, named)
 
 
 def _has_late_length(tensor: TensorVariable) -> bool:
@@ -75,8 +80,7 @@ def call_pack_padded(tx: Frame, *args: VariableTracker, **kwargs: VariableTracke
     tensor, lengths = named.get("input"), named.get("lengths")
     if len(named) != 3 or not (_is_vector(tx, lengths) and _is_dense(tensor) and tensor.proxy.meta.ndim >= 2):
         return tx.tr.graph.call(tx, "call_function", _pack_padded, list(args), kwargs)
-    functions = [tx.tr.build_constant_object(f) for f in (by_mask, torch.arange, torch._check)]
-    return tx.call(functions[0], functions[1:], named)
+    return _follow(tx, by_mask, [torch.arange, torch._check], named)
 
 
 def call_pad_packed(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
@@ -85,8 +89,7 @@ def call_pad_packed(tx: Frame, *args: VariableTracker, **kwargs: VariableTracker
     named = dict(zip(names, args, strict=False), **kwargs)
     if len(named) != len(names) or not (_is_vector(tx, named["batch_sizes"]) and _is_dense(named["data"])):
         return tx.tr.graph.call(tx, "call_function", _pad_packed, list(args), kwargs)
-    functions = [tx.tr.build_constant_object(f) for f in (by_positions, torch.arange, torch.cat)]
-    return tx.call(functions[0], functions[1:], named)
+    return _follow(tx, by_positions, [torch.arange, torch.cat], named)
 
 
 def _is_vector(tx: Frame, lengths: VariableTracker | None) -> bool:
