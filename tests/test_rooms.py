@@ -14,10 +14,10 @@ from .sweeps import EVERY
 MOST_FILES = 25
 MOST_LINES = {
     ".": 5_030,
-    "backends": 3_810,
+    "backends": 3_820,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
-    "backends/rewrites": 690,
+    "backends/rewrites": 760,
     "dynamism": 1_065,
     "frontend": 4_230,
     "graph": 2_740,

@@ -30,7 +30,7 @@ from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, IN_INFERENCE, UNUSED_R
 from . import late_backward, packed_rnn
 from .branch import silenced
 from .handed import captured_of
-from .rewrites import overwritten, symbol_nodes
+from .rewrites import detached, overwritten, symbol_nodes
 from .rewrites.patches import Patches
 from .rewrites.recurrent import keep_gradients_and_dropout
 from .rewrites.wrapper_views import put_together_anew
@@ -59,7 +59,7 @@ WRAPS_INTS = "dynamo_lite_wraps_ints"
 """Name of an attribute of backends, True where whole numbers that the graph computes have 64 bits: Python's have as many as they need."""
 
 
-JOINT_GRAPHS = Patches(symbol_nodes.substitutes, overwritten.substitutes)
+JOINT_GRAPHS = Patches(symbol_nodes.substitutes, overwritten.substitutes, detached.substitutes)
 """Around what AOTAutograd traces, and takes apart into forward and backward pass."""
 
 BoxedCallable = Callable[[list[Any]], Any]
@@ -193,6 +193,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     with (
         tracing(context),
         _without_hooks(),
+        _backward_outside_of_autocast(),
         _inference_of(graph),
         JOINT_GRAPHS,
         _making(captured_of(gm)),
@@ -270,6 +271,16 @@ def _without_hooks() -> Iterator[None]:
     finally:
         for hooks in reversed(taken):
             autograd._push_saved_tensors_default_hooks(*hooks)
+
+
+def _backward_outside_of_autocast() -> contextlib.AbstractContextManager[None]:
+    """Trace the backward pass without the autocast of the call, as torch advises to run it, unless the program has chosen for itself: within
+    autocast, products in float32 where the program turns it off would have gradients rounded to bfloat16."""
+    from torch._functorch import config
+
+    is_chosen = config.backward_pass_autocast != "same_as_forward"
+    outside: contextlib.AbstractContextManager[None] = config.patch(backward_pass_autocast="off")
+    return contextlib.nullcontext() if is_chosen else outside
 
 
 def _inference_of(graph: GraphModule) -> contextlib.AbstractContextManager[Any]:

@@ -37,7 +37,7 @@ from .undefined_gradients import UNDEFINED
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-CACHE_TAG = "dynamo_lite 3"
+CACHE_TAG = "dynamo_lite 4"
 """To be counted up where graphs are rewritten in another way."""
 
 

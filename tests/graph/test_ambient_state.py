@@ -525,3 +525,21 @@ def test_a_question_about_the_state_that_raises_is_part_of_the_graph():
             return a * 2
 
     whole(f, x())
+
+
+def test_a_backward_pass_behind_autocast_computes_in_float32_what_the_forward_pass_did():
+    weight = torch.arange(64.0).reshape(8, 8).div(63).requires_grad_()
+    x = torch.linspace(0, 1, 16).reshape(2, 8)
+
+    def f(x):
+        with torch.autocast("cpu", enabled=False):
+            return (x @ weight).softmax(-1)
+
+    def gradient(f):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = f(x).square().sum()
+        return torch.autograd.grad(loss, weight)[0]
+
+    expected = gradient(f)
+    assert not torch.equal(expected, expected.bfloat16().float())
+    torch.testing.assert_close(gradient(dynamo_lite.optimize("aot_eager")(f)), expected, rtol=1e-6, atol=1e-8)
