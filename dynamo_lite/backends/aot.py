@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import keyword
-import linecache
 import operator
 import sys
 import threading
@@ -29,7 +28,7 @@ from dynamo_lite.record import AS_CAPTURED, GRAPH_RECORD, IN_INFERENCE, UNUSED_R
 
 from . import late_backward, packed_rnn
 from .branch import silenced
-from .handed import captured_of
+from .handed import captured_of, forget_sources
 from .rewrites import detached, overwritten, symbol_nodes
 from .rewrites.patches import Patches
 from .rewrites.recurrent import keep_gradients_and_dropout
@@ -274,7 +273,7 @@ def _without_hooks() -> Iterator[None]:
 
 
 def _backward_outside_of_autocast() -> contextlib.AbstractContextManager[None]:
-    """Trace the backward pass without the autocast of the call, as torch advises to run it, unless the program has chosen for itself: within
+    """Trace the backward pass without the autocast of the call, as torch advises to run it, unless the program has chosen: within
     autocast, products in float32 where the program turns it off would have gradients rounded to bfloat16."""
     from torch._functorch import config
 
@@ -392,16 +391,6 @@ def aot_eager(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return _AOT_EAGER(gm, example_inputs)
 
 
-def forget_sources(*filenames: str) -> None:
-    """Drop the source texts that torch.fx and linecache keep for ever for each generated `forward`."""
-    graph_module = sys.modules["torch.fx.graph_module"]
-    for filename in filenames:
-        graph_module._loader.eval_cache.pop(filename, None)
-        linecache.cache.pop(filename, None)
-        ORIGINS.pop(filename, None)
-        FIRST_EFFECTS.pop(filename, None)
-
-
 def _give_names(gm: GraphModule) -> None:
     """Put functions in place of the calls that torch.fx can't write: in `torch.ops.aten.random.from` there is a keyword, and the name of an
     argument may be one."""
@@ -493,6 +482,13 @@ def _note_origins(gm: GraphModule) -> None:
     ORIGINS[code.co_filename] = {line: sources[-1].name for line, sources in made.items() if sources}
 
 
+def _forget(filename: str) -> None:
+    """The graph with this text is gone."""
+    forget_sources(filename)
+    ORIGINS.pop(filename, None)
+    FIRST_EFFECTS.pop(filename, None)
+
+
 def run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """The graph as AOTAutograd wants it: one list of inputs, emptied, so that it keeps no saved activation alive."""
     _drop_effects_of_the_forward(gm)
@@ -505,7 +501,7 @@ def run_graph(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     # A backward pass is made late, when nobody takes note of new sources any more.
     _note_origins(gm)
     forward = type(gm).forward
-    weakref.finalize(gm, forget_sources, forward.__code__.co_filename)
+    weakref.finalize(gm, _forget, forward.__code__.co_filename)
 
     def run(inputs: list[Any]) -> Any:
         inputs.insert(0, gm)

@@ -8,7 +8,9 @@ Invariant: the captured graph computes what the program does, whatever a backend
 from __future__ import annotations
 
 import copy
+import linecache
 import operator
+import sys
 import weakref
 from collections.abc import Callable
 from types import MethodType
@@ -30,6 +32,8 @@ def on_copies(compiler_fn: Callable[..., Any]) -> Callable[..., Any]:
 
     def compile(gm: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         made = copy_of(gm)
+        for graph in made.modules():  # some have a text at their first call only
+            weakref.finalize(graph, forget_text_of, type(graph))
         made.meta[COPY_OF] = weakref.ref(gm)
         before = _parts(made)
         result: Callable[..., Any] = compiler_fn(made, example_inputs)
@@ -54,6 +58,19 @@ def _parts(made: GraphModule) -> list[object]:
         for node in () if graph is None else graph.nodes:
             found += [node, node.target, node.args, node.kwargs]
     return found
+
+
+def forget_sources(*filenames: str) -> None:
+    """Drop the source texts that torch.fx and linecache keep for ever for each generated `forward`."""
+    graph_module = sys.modules["torch.fx.graph_module"]
+    for filename in filenames:
+        graph_module._loader.eval_cache.pop(filename, None)
+        linecache.cache.pop(filename, None)
+
+
+def forget_text_of(cls: type[GraphModule]) -> None:
+    """Drop the text of a module that is dead. `cls`: the class that torch.fx has made for it."""
+    forget_sources(cls.forward.__code__.co_filename)
 
 
 def captured_of(gm: GraphModule) -> GraphModule:

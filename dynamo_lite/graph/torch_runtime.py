@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from dynamo_lite.backends.aot import FLOATS, forget_sources, raised_by_operator
-from dynamo_lite.backends.handed import captured_of, graph_of
+from dynamo_lite.backends.aot import FLOATS, raised_by_operator
+from dynamo_lite.backends.handed import captured_of, forget_sources, forget_text_of, graph_of
 from dynamo_lite.backends.registry import backend_name, call_backend
 from dynamo_lite.config import config
 from dynamo_lite.exc import ORIGINALS, Restart, RunsEagerly, brief, many
@@ -246,7 +246,8 @@ def compile_graph(
             if env is not None:
                 env.end_backend()
             made = list(itertools.islice(reversed(sources), max(len(sources) - known, 0)))
-            weakref.finalize(gm, _forget_sources, type(gm), made)
+            weakref.finalize(gm, forget_text_of, type(gm))
+            weakref.finalize(gm, forget_sources, *made)
     record.compile_seconds = time.perf_counter() - started
     log.compiled(record)
     function = _function_of(compiled)
@@ -344,7 +345,7 @@ def _compile(
         failed = functools.partial(_backend_failed, graph.passes.sizes, env, gm, inputs, strict, backend_name(backend))
         return call_backend(backend, gm, inputs, fullgraph=fullgraph, kept=fixed, on_failure=failed)
     lowered = Lowered(gm, graph.propagator, form == "tensors")
-    weakref.finalize(lowered.module, _forget_sources, type(lowered.module))
+    weakref.finalize(lowered.module, forget_text_of, type(lowered.module))
     if not lowered.has_operators:
         lowered.compiled = _function_of(lowered.module)
     else:
@@ -396,14 +397,8 @@ def _function_of(compiled: object) -> Any:
     if recompile is not None:
         recompile()
     if captured_of(module) is not module:
-        weakref.finalize(module, _forget_sources, type(module))
+        weakref.finalize(module, forget_text_of, type(module))
     return runnable(module).forward
-
-
-def _forget_sources(cls: type[torch.fx.GraphModule], others: Sequence[str] = ()) -> None:
-    """Drop the texts of generated code. `cls` is the dead module's own class, `others` are the files of the graphs that the backend has
-    made of it."""
-    forget_sources(cls.forward.__code__.co_filename, *others)
 
 
 def _origins(gm: torch.fx.GraphModule) -> Callable[[], Counter[CallChain]]:

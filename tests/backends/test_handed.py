@@ -176,3 +176,40 @@ def test_another_function_of_the_same_name_is_a_change():
         return gm.forward
 
     assert dynamo_lite.compile(lambda x: torch.sin(x), backend=backend)(torch.zeros(2)).tolist() == [1.0, 1.0]
+
+
+def closing_over(gm, example_inputs):
+    def run(*args):
+        return gm(*args)
+
+    return run
+
+
+def closing_over_and_failing(gm, example_inputs):
+    run = closing_over(gm, example_inputs)
+
+    def fail(*args):
+        run(*args)
+        raise RuntimeError("no")
+
+    return fail
+
+
+@pytest.mark.parametrize("backend", [closing_over, closing_over_and_failing])
+@pytest.mark.filterwarnings("ignore:backend")
+def test_the_text_of_a_copy_goes_with_the_copy(backend):
+    from torch.fx.graph_module import _loader
+
+    def call(number):
+        def f(x):
+            return x * 2 + number
+
+        dynamo_lite.optimize(backend)(f)(torch.ones(2))
+
+    call(0)  # what the first error of a backend keeps
+    gc.collect()
+    before = set(_loader.eval_cache)
+    for number in range(1, 4):
+        call(number)
+    gc.collect()
+    assert len(set(_loader.eval_cache) - before) <= 2  # those of the last one
