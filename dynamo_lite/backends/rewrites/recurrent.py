@@ -53,9 +53,12 @@ def _lstm_with_gradients(*args: Any) -> Any:
     enabled = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
-        return torch.lstm(*args)
+        output, *states = torch.lstm(*args)
     finally:
         torch._C._set_mkldnn_enabled(enabled)
+    before = args[2 if isinstance(args[3], list | tuple) else 1]
+    # torch 2.11 decomposes into states with a dimension too many.
+    return (output, *[state.reshape(first.shape) for state, first in zip(states, before, strict=True)])
 
 
 def layer_by_layer(function: Any, args: tuple[Any, ...]) -> Any:
