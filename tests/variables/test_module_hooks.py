@@ -505,3 +505,18 @@ def test_the_place_of_a_warning_about_a_module_without_gradients_of_arguments():
     expected = place(model)
     assert len(expected) == 1
     assert place(dynamo_lite.compile(model, backend="eager", fullgraph=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("layer", "operators"),
+    [(lambda: nn.Linear(4, 4), 1), (lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 14)],
+    ids=["Linear", "TransformerEncoderLayer"],
+)
+def test_a_layer_behind_a_break_in_its_own_call_is_one_graph(layer, operators):
+    module, x = layer().eval(), torch.randn(2, 3, 4)
+    module.register_forward_pre_hook(dynamo_lite.disable(lambda module, args: None))
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(module, backend=counter)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(x), module(x))
+    assert (counter.frame_count, counter.op_count) == (1, operators)

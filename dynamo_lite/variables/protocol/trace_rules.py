@@ -51,7 +51,8 @@ SKIPPED_TORCH = (
 
 _CALLS_MODULES = ("torch.distributed.fsdp", "torch.nn.parallel.distributed")
 """Parts of torch that are not followed, whose calls of the program's modules are captured: they manage memory and reducers."""
-_COMPOSED = ("torch.nn.modules.container", "Sequential.forward")  # captured where eager code calls it
+_LAYERS = "torch.nn.modules."
+"""Where the `forward` of modules is captured as those of the program are, if eager code calls it."""
 
 FOLLOWED_TORCH = frozenset(
     {
@@ -220,7 +221,9 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
         return "marked to be skipped", False
     if top in SKIPPED_MODULES or (_is_skipped_torch(module) and not module.startswith(_CALLS_MODULES)):
         return f"module {module}", True
-    if (top == "torch" and (module, _qualified_name(code)) != _COMPOSED) or top in sys.stdlib_module_names:
+    if (
+        top == "torch" and not (module.startswith(_LAYERS) and code.co_name == "forward")
+    ) or top in sys.stdlib_module_names:
         # These call back into user code: hooks, checkpointed functions, decorators.
         return f"module {module}", False
     if module.startswith("namedtuple_") and code.co_filename == "<string>":
