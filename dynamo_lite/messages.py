@@ -40,9 +40,9 @@ def is_of_program(filename: str) -> bool:
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the program: that of the innermost frame that is neither ours nor torch's."""
+    """Warn at the line of the program: that of the innermost frame that is neither ours nor torch's nor of the standard library."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and not is_users(frame.f_code.co_filename):
+    while frame.f_back is not None and not is_of_program(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level + 1)
 

@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.config import config as frontend_config
 from dynamo_lite.data_stack import with_room
-from dynamo_lite.messages import near_names
+from dynamo_lite.exc import brief
+from dynamo_lite.messages import near_names, warn_user
+from dynamo_lite.record import GRAPH_RECORD
+from dynamo_lite.signals import let_through
 
-from .aot import BOXED, FLOATS, FUSES_BRANCHES, WRAPS_INTS, boxed_forward, call_with_fakes, load_compiler
+from .aot import BOXED, FLOATS, FUSES_BRANCHES, WRAPS_INTS, boxed_forward, call_with_fakes, load_compiler, run_graph
 from .compiled import artifact, data_graphs, kernels, vec_isa
 from .compiled.compiled_graph import called_directly
 from .freezing import freeze
+from .handed import copy_of
 from .regions import SEGMENTED, Segmented, compile_regions
 from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
@@ -81,10 +85,12 @@ def inductor(
                 count_windows_right(graph)
                 select_pieces(graph)
                 from_data = data_graphs.depends_on_data(gm, fakes)
-                inner = data_graphs.compiler_of(gm) if from_data else _in_regions(gm)
+                inner = data_graphs.compile_around() if from_data else _in_regions(gm)
                 rules = data_graphs.decompositions() if from_data else None
                 # A backward pass is compiled when it is needed.
-                inner = partial(with_room, COMPILING(_rewritten(inner)))
+                inner = partial(
+                    with_room, _or_run_the_backward_pass(COMPILING(_rewritten(inner)), gm, warns=not from_data)
+                )
                 with compile_lock, COMPILING, own_keys():
                     compiled = compile_fx(
                         graph, fakes, config_patches=settings, inner_compile=inner, decompositions=rules
@@ -102,6 +108,28 @@ def inductor(
     if regions is None and mode is not None and mode.startswith("max-autotune"):
         regions = False  # speed is all that counts
     return compile_regions(gm, example_inputs, compile_with(False), regions)
+
+
+def _or_run_the_backward_pass(
+    compile_one: Callable[..., Any], captured: GraphModule, warns: bool
+) -> Callable[..., Any]:
+    """A backward pass that can't be compiled runs operator by operator: the forward pass has run, and nobody would make another."""
+
+    def compile_or_run(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
+        if not (settings.get("is_backward") and frontend_config.suppress_errors):
+            return compile_one(graph, inputs, **settings)
+        unchanged = copy_of(graph)  # the compiler changes the one that it gets
+        try:
+            return compile_one(graph, inputs, **settings)
+        except Exception as error:
+            let_through(error)
+            if GRAPH_RECORD in captured.meta:
+                captured.meta[GRAPH_RECORD].notes["backward pass not compiled"] = [str(error).partition("\n")[0]]
+            if warns:
+                warn_user(f"backend 'inductor' failed in the backward pass, which runs eagerly: {brief(error)}")
+            return run_graph(unchanged, inputs)
+
+    return compile_or_run
 
 
 @cache

@@ -1,6 +1,7 @@
 """Backward passes that a compiler cannot take, or takes while another thread compiles."""
 
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -42,6 +43,34 @@ def test_a_backward_pass_with_numbers_from_data_that_inductor_cannot_take(monkey
     compile_one = torch._inductor.compile_fx.compile_fx_inner
     monkeypatch.setattr(torch._inductor.compile_fx, "compile_fx_inner", refuses)
     assert check_gradient(means_of_rows) == {"backward pass not compiled": ["no backward pass"]}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_backward_pass_that_inductor_cannot_take_runs_eagerly(monkeypatch, dynamic):
+    def refuses(graph, inputs, **settings):
+        if settings.get("is_backward"):
+            for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor):
+                node.update_arg(1, 100.0)
+            raise RuntimeError("no backward pass\nfor this")
+        return compile_one(graph, inputs, **settings)
+
+    def fn(x):
+        return (x.sin() * x).cumsum(0)
+
+    compile_one = torch._inductor.compile_fx.compile_fx_inner
+    monkeypatch.setattr(torch._inductor.compile_fx, "compile_fx_inner", refuses)
+    compiled = dynamo_lite.compile(fn, backend="inductor", fullgraph=True, dynamic=dynamic)
+    with pytest.warns(
+        UserWarning, match="'inductor' failed in the backward pass, which runs eagerly: .*no backward pass"
+    ) as said:
+        x = torch.randn(4, requires_grad=True)
+        (gradient,) = torch.autograd.grad(compiled(x).sum(), x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(fn(x).sum(), x)[0])
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (gradient,) = torch.autograd.grad(compiled(x).sum(), x)
+    torch.testing.assert_close(gradient, torch.autograd.grad(fn(x).sum(), x)[0])
 
 
 def test_the_program_interrupts_the_compiler_of_a_backward_pass(monkeypatch):

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
 
-from dynamo_lite.backends.aot import run_graph
 from dynamo_lite.backends.rewrites.patches import Substitute
-from dynamo_lite.record import GRAPH_RECORD
 from dynamo_lite.signals import let_through
 
 if TYPE_CHECKING:
@@ -36,8 +34,8 @@ def depends_on_data(gm: GraphModule, fakes: list[Any]) -> bool:
     return env is not None and any(str(symbol).startswith(("u", "zuf")) for symbol in env.var_to_range)
 
 
-def compiler_of(captured: GraphModule) -> Callable[..., Any]:
-    """Inductor's compiler of one ATen graph. Nobody would make another backward pass: it is compiled when the forward pass has run."""
+def compile_around() -> Callable[..., Any]:
+    """Inductor's compiler of one ATen graph, which leaves out the operators that it refuses."""
     from torch._inductor import compile_fx, config
 
     def compile_one(graph: GraphModule, inputs: list[Any], **settings: Any) -> Callable[..., Any]:
@@ -50,12 +48,7 @@ def compiler_of(captured: GraphModule) -> Callable[..., Any]:
             except Exception as error:
                 let_through(error)
                 if not _avoid(unchanged, str(error)):
-                    if not settings.get("is_backward"):
-                        raise
-                    if GRAPH_RECORD in captured.meta:
-                        notes = captured.meta[GRAPH_RECORD].notes
-                        notes["backward pass not compiled"] = [str(error).partition("\n")[0]]
-                    return run_graph(unchanged, inputs)
+                    raise
                 graph = _copied(unchanged)
                 # torch's own kernel gives the strides that it gives in eager execution
                 patches["layout_optimization"] = False
