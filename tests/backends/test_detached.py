@@ -45,6 +45,44 @@ def test_results_beside_a_detached_one_keep_their_gradients(f: Callable[..., Any
     torch.testing.assert_close(x.grad, y.grad)
 
 
+def a_row_beside_its_source(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    z = x * 2
+    return (z * z).sum(), z.detach().unbind(0)[1], z
+
+
+def a_row_beside_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    z = x * 2
+    return (z * z).sum(), z.detach()[1], z.view(-1)
+
+
+def flat_beside_its_source(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    z = x * 2
+    return (z * z).sum(), z.detach().view(-1), z
+
+
+def flat_beside_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    z = x * 2
+    return (z * z).sum(), z.detach().view(-1), z.view(-1)
+
+
+def whole_beside_a_view(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    z = x * 2
+    return (z * z).sum(), z.detach(), z.view(-1)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "f",
+    [a_row_beside_its_source, a_row_beside_a_view, flat_beside_its_source, flat_beside_a_view, whole_beside_a_view],
+)
+def test_a_change_of_a_detached_result_is_a_change_of_what_gradients_need(f: Callable[..., Any], backend: str) -> None:
+    total, detached, other = dynamo_lite.optimize(backend, nopython=True)(f)(torch.ones(2, 2, requires_grad=True))
+    detached.mul_(2)
+    assert other._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
 def test_a_detached_result_shares_memory_with_the_others() -> None:
     view, detached, transposed = dynamo_lite.optimize("inductor")(between_views)(torch.ones(2, 2, requires_grad=True))
     with torch.no_grad():

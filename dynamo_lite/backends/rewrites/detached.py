@@ -1,10 +1,10 @@
 """Results without gradients that share memory with results that have some.
 
-Input: what AOTAutograd has found out about the results of a graph. Output: the same, where such a result is made a tensor object of its own
-behind the compiled graph.
-Invariant: a result that requires gradients in the graph requires them behind it. A compiler drops `detach`, which does nothing to it: its
-code returns one object for `z.detach()` and for the base of `z.view(-1)`. AOTAutograd (torch 2.13) marks this object as not
-differentiable, and the gradient of the view is lost.
+Input: what AOTAutograd has found out about the results of a graph. Output: the same, where such a result is made again of the other one
+behind the compiled graph, as a view without gradients.
+Invariant: a result that requires gradients in the graph requires them behind it, and a change of one of the two counts in `_version` of the
+other. A compiler drops `detach`, which does nothing to it: its code returns one object for `z.detach()` and for the base of `z.view(-1)`.
+AOTAutograd (torch 2.13) marks this object as not differentiable, and the gradient of the view is lost. Of `z` and `z.detach()` it knows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def substitutes() -> Iterator[Substitute]:
     """For `Patches`."""
     from torch._functorch import aot_autograd
 
-    yield Substitute(aot_autograd, "run_functionalized_fw_and_collect_metadata", _with_objects_of_their_own)
+    yield Substitute(aot_autograd, "run_functionalized_fw_and_collect_metadata", _with_views_of_results)
 
 
-def _with_objects_of_their_own(original: Callable[..., Any]) -> Callable[..., Any]:
+def _with_views_of_results(original: Callable[..., Any]) -> Callable[..., Any]:
     def run_functionalized_fw_and_collect_metadata(f: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         results: list[Any] = []
 
@@ -33,36 +33,39 @@ def _with_objects_of_their_own(original: Callable[..., Any]) -> Callable[..., An
 
         def collect(*args: Any) -> Any:
             metadata = original(watched, **options)(*args)
-            shared = _share_memory(results)
+            infos = _as_views(results, metadata.output_info)
             results.clear()
-            return _unaliased(metadata, shared) if shared else metadata
+            return metadata if infos is None else dataclasses.replace(metadata, output_info=infos)
 
         return collect
 
     return run_functionalized_fw_and_collect_metadata
 
 
-def _share_memory(results: list[Any]) -> set[int]:
-    """The positions of results without gradients that share memory with one that has some."""
+def _as_views(results: list[Any], infos: list[Any]) -> list[Any] | None:
+    """What is said of the results where some are made of others; None if there are none."""
     from torch import Tensor
+    from torch._functorch._aot_autograd.schemas import OutputType
     from torch.multiprocessing.reductions import StorageWeakRef
 
     tensors = {i: result for i, result in enumerate(results) if isinstance(result, Tensor)}
     if len({tensor.requires_grad for tensor in tensors.values()}) < 2:
-        return set()
+        return None
     memory = {i: StorageWeakRef(tensor.untyped_storage()) for i, tensor in tensors.items()}
-    with_gradients = {memory[i] for i, tensor in tensors.items() if tensor.requires_grad}
-    return {i for i, tensor in tensors.items() if not tensor.requires_grad and memory[i] in with_gradients}
-
-
-def _unaliased(metadata: Any, positions: set[int]) -> Any:
-    """The metadata where these results count as views that autograd is not to know of."""
-    from torch._functorch._aot_autograd.schemas import OutputType
-
-    results = [
-        dataclasses.replace(info, output_type=OutputType.unsafe_view_alias)
-        if i in positions and info.output_type is OutputType.non_alias
-        else info
-        for i, info in enumerate(metadata.output_info)
-    ]
-    return dataclasses.replace(metadata, output_info=results)
+    made = list(infos)
+    alone = (OutputType.non_alias, OutputType.alias_of_intermediate_base_is_user_output)
+    for i, tensor in tensors.items():
+        if tensor.requires_grad or infos[i].output_type not in alone:
+            continue
+        for j, other in tensors.items():
+            if not other.requires_grad or memory[i] != memory[j] or other.dtype != tensor.dtype:
+                continue
+            kind, base = infos[j].output_type, infos[j].base_idx
+            if kind is OutputType.alias_of_intermediate_save_as_output:  # the first view of this base
+                kind = OutputType.alias_of_intermediate
+            elif kind is OutputType.non_alias and other._base is None:
+                kind, base = OutputType.alias_of_intermediate_base_is_user_output, j
+            if kind.name.startswith("alias_of_intermediate"):
+                made[i] = dataclasses.replace(infos[i], output_type=kind, base_idx=base)
+                break
+    return made
