@@ -6,6 +6,7 @@ import torch
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("no gloo", allow_module_level=True)
 
+
 import dynamo_lite
 from dynamo_lite.testing import CompileCounter
 from tests.distributed import collectives, ranks
@@ -54,3 +55,46 @@ def test_a_version_is_used_again_by_the_next_group_of_its_name(tmp_path):
         finally:
             torch.distributed.destroy_process_group()
     assert counter.frame_count == 1
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A group of one process."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def reduced(x):
+    torch.distributed.all_reduce(x)
+    return x + 1
+
+
+def gathered(x):
+    out = [torch.empty_like(x)]
+    torch.distributed.all_gather(out, x)
+    return out[0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [reduced, gathered])
+def test_a_write_of_a_group_counts_as_in_eager_execution(function, backend, alone):
+    def run(call):
+        x = torch.ones(2)
+        return call(x)._version, x._version
+
+    assert run(dynamo_lite.compile(function, backend=backend, fullgraph=True)) == run(function)
+
+
+def test_parameters_broadcast_between_the_passes_keep_their_gradients(alone):
+    weight = torch.ones(2, requires_grad=True)
+    loss = (weight * torch.ones(2, requires_grad=True)).sum()
+
+    @dynamo_lite.compile(backend="eager", fullgraph=True)
+    def sync():
+        with torch.no_grad():
+            torch.distributed.broadcast(weight, 0)
+
+    sync()
+    loss.backward()
+    assert torch.equal(weight.grad, torch.ones(2))

@@ -162,6 +162,10 @@ def _check(tx: Frame, tensor: VariableTracker, name: str) -> None:
         unsupported(SLUG, f"{name}, which writes behind autograd's back, of a tensor that requires gradients")
 
 
+_COPIED = frozenset({"all_gather_into_tensor", "reduce_scatter_tensor"})
+"""Collectives whose results groups, those of gloo at least, copy to the tensor of the program: an ordinary write."""
+
+
 def _shape(tensor: VariableTracker) -> Any:
     return tuple(tensor.proxy.meta.shape)
 
@@ -191,7 +195,8 @@ def _begin(
         done = tx.tr.graph.call(tx, "call_function", operators.wait_tensor, [made])
         each = tx.tr.unpack(tx, _method(tx, done, "chunk", ask(tx, group, GROUP_SIZE))) if parts else [done]
         for target, value in zip(written, each, strict=True):
-            _method(tx, target, "copy_", value)
+            # A write to `data` does not count in the `_version` of the tensor, nor does a group's own.
+            _method(tx, target if name in _COPIED else get_attr(tx, target, "data"), "copy_", value)
 
     work = WorkVariable(finish, saved)
     tx.tr.effects.collectives.append(work)
