@@ -98,3 +98,56 @@ def test_parameters_broadcast_between_the_passes_keep_their_gradients(alone):
     sync()
     loss.backward()
     assert torch.equal(weight.grad, torch.ones(2))
+
+
+def run_both(function, *arguments):
+    """The results, or classes of errors, of a call in eager execution and compiled; the graphs."""
+    counter, found = CompileCounter(), []
+    for call in (function, dynamo_lite.compile(function, backend=counter)):
+        try:
+            found.append(call(*[a.clone() for a in arguments]))
+        except Exception as error:
+            found.append(type(error))
+    return *found, counter.frame_count
+
+
+def gathered_to(dtype, x):
+    out = torch.zeros(x.shape, dtype=dtype)
+    torch.distributed.all_gather_into_tensor(out, x * 2)
+    return out
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+def test_a_result_is_not_converted(dtype, alone):
+    eager, compiled, graphs = run_both(lambda x: gathered_to(dtype, x), torch.ones(3))
+    assert eager is compiled is RuntimeError and graphs == 1
+
+
+@pytest.mark.parametrize("communicate", [
+    lambda y: torch.distributed.broadcast(y, 5),
+    lambda y: torch.distributed.all_reduce(y, torch.distributed.ReduceOp.BAND),
+    lambda y: torch.distributed.all_reduce(y.long(), torch.distributed.ReduceOp.AVG),
+], ids=["root", "bits", "mean"])  # fmt: skip
+def test_arguments_that_groups_refuse(communicate, alone):
+    seen = []
+
+    def f(x):
+        seen.append(1)
+        communicate(x * 2)
+
+    eager, compiled, _ = run_both(f, torch.ones(2))
+    assert eager is compiled and issubclass(eager, Exception) and seen == [1, 1]
+
+
+def test_sizes_from_data(alone):
+    def f(i):
+        counts = torch.bincount(i, minlength=2)
+        received = torch.empty_like(counts)
+        torch.distributed.all_to_all_single(received, counts, counts.shape[:1], counts.shape[:1])
+        inward = counts.tolist()
+        out = torch.empty(sum(inward), dtype=torch.long)
+        torch.distributed.all_to_all_single(out, i, [sum(inward)], [len(i)])
+        return received, out
+
+    eager, compiled, graphs = run_both(f, torch.tensor([0, 1, 1, 0]))
+    assert all(map(torch.equal, eager, compiled)) and graphs >= 1

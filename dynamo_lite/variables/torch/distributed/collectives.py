@@ -88,6 +88,9 @@ for _name in (
 _REDUCTIONS = "SUM AVG PRODUCT MIN MAX BAND BOR BXOR".split()
 
 
+_OF_INTEGERS, _OF_FLOATS = frozenset({"band", "bor", "bxor"}), frozenset({"avg"})
+
+
 def _reduction(op: Any) -> str | None:
     """What the functional operators call a reduction; None if they know no such one."""
     return next((name.lower() for name in _REDUCTIONS if op == getattr(ReduceOp, name)), None)
@@ -166,8 +169,16 @@ _COPIED = frozenset({"all_gather_into_tensor", "reduce_scatter_tensor"})
 """Collectives whose results groups, those of gloo at least, copy to the tensor of the program: an ordinary write."""
 
 
-def _shape(tensor: VariableTracker) -> Any:
-    return tuple(tensor.proxy.meta.shape)
+def _fits(tensor: VariableTracker, result: VariableTracker) -> bool:
+    """Whether a group would write the result to the tensor as it is. Sizes that data decide need not be equal, as far as is known."""
+    written, made = tensor.proxy.meta, result.proxy.meta
+    if (written.dtype, written.device, len(written.shape)) != (made.dtype, made.device, len(made.shape)):
+        return False
+    equal = [n == m for n, m in zip(written.shape, made.shape, strict=True)]
+    if all(type(one) is bool for one in equal):
+        return all(equal)
+    known = import_module("torch.fx.experimental.symbolic_shapes").guard_or_false
+    return all(known(one) for one in equal)
 
 
 def _begin(
@@ -188,8 +199,8 @@ def _begin(
     operators = torch.ops._c10d_functional
     group_name = ask(tx, group, GROUP_NAME)
     made = tx.tr.graph.call(tx, "call_function", getattr(operators, name), [read, *options, group_name])
-    if any(_shape(tensor) != _shape(read if parts else made) for tensor in written):
-        unsupported(SLUG, f"{name} between tensors of other shapes")
+    if not all(_fits(tensor, read if parts else made) for tensor in written):
+        unsupported(SLUG, f"{name} between tensors of other shapes or dtypes")
 
     def finish(tx: Frame) -> None:
         done = tx.tr.graph.call(tx, "call_function", operators.wait_tensor, [made])
@@ -206,11 +217,19 @@ def _begin(
 def _option(tx: Frame, opts: VariableTracker, name: str) -> VariableTracker:
     if not isinstance(opts, OptionsVariable):
         return unsupported(SLUG, f"a collective with {opts.describe()}")
-    option = opts.tp_getattro(tx, name)
-    if name != "reduceOp":
-        return option
+    return opts.tp_getattro(tx, name)
+
+
+def _reduction_of(tx: Frame, opts: VariableTracker, tensor: VariableTracker) -> VariableTracker:
+    """The name of a reduction. A group refuses bits of floating point numbers, and gloo means of integers, with an error of its own."""
+    option = _option(tx, opts, "reduceOp")
     known = _reduction(option.value) if isinstance(option, ReductionVariable) else None
-    return ConstantVariable(known) if known else unsupported(SLUG, f"a collective with {option.describe()}")
+    if known is None:
+        return unsupported(SLUG, f"a collective with {option.describe()}")
+    dtype = tensor.proxy.meta.dtype if isinstance(tensor, TensorVariable) else None
+    if dtype is not None and known in (_OF_INTEGERS if dtype.is_floating_point else _OF_FLOATS):
+        unsupported(SLUG, f"{known} of {dtype}")
+    return ConstantVariable(known)
 
 
 def _only(tx: Frame, tensors: VariableTracker) -> VariableTracker:
@@ -222,13 +241,18 @@ def _only(tx: Frame, tensors: VariableTracker) -> VariableTracker:
 @builtin(*functions_of(ProcessGroup, "allreduce"))
 def allreduce(tx: Frame, self: VariableTracker, tensors: VariableTracker, opts: VariableTracker) -> VariableTracker:
     tensor = _only(tx, tensors)
-    return _begin(tx, "all_reduce", self, [tensor], tensor, _option(tx, opts, "reduceOp"))
+    return _begin(tx, "all_reduce", self, [tensor], tensor, _reduction_of(tx, opts, tensor))
 
 
 @builtin(*functions_of(ProcessGroup, "broadcast"))
 def broadcast(tx: Frame, self: VariableTracker, tensors: VariableTracker, opts: VariableTracker) -> VariableTracker:
-    tensor = _only(tx, tensors)
-    return _begin(tx, "broadcast", self, [tensor], tensor, _option(tx, opts, "rootRank"))
+    tensor, root = _only(tx, tensors), _option(tx, opts, "rootRank")
+    if (
+        root.is_python_constant()
+        and not 0 <= root.as_python_constant() < ask(tx, self, GROUP_SIZE).as_python_constant()
+    ):
+        unsupported(SLUG, "broadcast from a rank that is not in the group")
+    return _begin(tx, "broadcast", self, [tensor], tensor, root)
 
 
 @builtin(*functions_of(ProcessGroup, "all_gather_single", "_allgather_base"))
@@ -251,7 +275,7 @@ def allgather(
 def reduce_scatter_single(
     tx: Frame, self: VariableTracker, output: VariableTracker, input: VariableTracker, opts: VariableTracker
 ) -> VariableTracker:
-    options = [_option(tx, opts, "reduceOp"), ask(tx, self, GROUP_SIZE)]
+    options = [_reduction_of(tx, opts, input), ask(tx, self, GROUP_SIZE)]
     return _begin(tx, "reduce_scatter_tensor", self, [output], input, *options)
 
 
