@@ -6,6 +6,7 @@ import torch
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("no gloo", allow_module_level=True)
 
+from torch.distributed import _functional_collectives as functional
 
 import dynamo_lite
 from dynamo_lite.testing import CompileCounter
@@ -151,3 +152,74 @@ def test_sizes_from_data(alone):
 
     eager, compiled, graphs = run_both(f, torch.tensor([0, 1, 1, 0]))
     assert all(map(torch.equal, eager, compiled)) and graphs >= 1
+
+
+class Noting:
+    """Notes how often its block ends, and by what."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, cls, error, traceback):
+        self.seen.append(cls)
+
+
+def in_try(x, seen):
+    try:
+        torch.distributed.all_reduce(x * 2)
+    except RuntimeError:
+        seen.append("caught")
+    return x + 1
+
+
+def in_with(x, seen):
+    with Noting(seen):
+        torch.distributed.all_reduce(x * 2)
+    return x + 1
+
+
+def in_try_of_the_caller(x, seen):
+    try:
+        return functional.all_reduce(x * 2, "sum", torch.distributed.group.WORLD) + 1
+    finally:
+        seen.append("left")
+
+
+def awaited_in_try(x, seen):
+    work = torch.distributed.all_reduce(x * 2, async_op=True)
+    try:
+        work.wait()
+    except ValueError:
+        seen.append("caught")
+    return x + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16])  # gloo has no sums of the latter
+@pytest.mark.parametrize("function", [in_try, in_with, in_try_of_the_caller, awaited_in_try])
+def test_errors_get_to_the_blocks_around_a_collective(function, dtype, alone):
+    notes = []
+
+    def f(x):
+        notes.append([])
+        return function(x * 3, notes[-1])
+
+    eager, compiled, graphs = run_both(f, torch.ones(2, dtype=dtype))
+    assert eager is compiled if isinstance(eager, type) else torch.equal(eager, compiled)
+    assert notes[0] == notes[1] and graphs > 0
+
+
+def test_blocks_that_notice_nothing(alone):
+    def f(x):
+        with torch.no_grad(), torch.autocast("cpu"), torch.profiler.record_function("sum"):
+            try:
+                return reduced(x * 2)
+            except KeyError:
+                return x
+
+    counter = CompileCounter()
+    assert torch.equal(dynamo_lite.compile(f, backend=counter, fullgraph=True)(torch.ones(2)), torch.full((2,), 3.0))
+    assert torch.equal(dynamo_lite.compile(f, backend=counter)(torch.ones(2)), torch.full((2,), 3.0))
+    assert counter.frame_count == 2

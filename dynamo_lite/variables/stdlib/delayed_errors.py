@@ -1,7 +1,7 @@
-"""Errors of what is written behind the graph.
+"""Errors of what is written behind the graph, and of what communicates in it.
 
 Input: the call that writes. Output: the blocks around it, if these do with an error of writing what they do at their ordinary end, and
-nothing else; at the end of the trace, where the error goes.
+nothing else; at the end of the trace, where the error goes. Of any call, whether the blocks around it would notice its errors.
 Invariant: a block that would notice an error ends the graph before the call. Of other blocks, those that the trace has left have put
 back what they changed; those that it has not left get the error, at the instruction at which the graph ends.
 Mirrors `exception_unwind` of `Python/ceval.c`.
@@ -10,6 +10,8 @@ Mirrors `exception_unwind` of `Python/ceval.c`.
 from __future__ import annotations
 
 import contextlib
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dynamo_lite.exc import Unsupported
@@ -52,14 +54,34 @@ def exits_around(tx: Frame) -> list[VariableTracker] | None:
         return _is_silent(tx, exit_, self)
 
     frames = tx.tr.thread.frames()
-    return found if all(lets_through(frame, _may_catch, is_silent) for frame in frames) else None
+    return found if all(lets_through(frame, _may_catch_writing, is_silent) for frame in frames) else None
 
 
-def _may_catch(cls: type) -> bool:
-    return any(issubclass(cls, raised) or issubclass(raised, cls) for raised in _RAISED)
+def is_noticed(tx: Frame, raised: tuple[type[Exception], ...]) -> bool:
+    """Whether the program would notice in the frames that are followed that the current instruction raises one of these classes, or one
+    derived from them. What torch's own functions do with errors is to say and to pass on."""
+    may_catch = functools.partial(_may_catch, raised)
+
+    def is_silent(exit_: VariableTracker, self: VariableTracker | None) -> bool:
+        return _is_silent(tx, exit_, self, may_catch)
+
+    frames = [frame for frame in tx.tr.thread.frames() if not is_of_torch(frame.globals.value)]
+    return not all(lets_through(frame, may_catch, is_silent) for frame in frames)
 
 
-def _is_silent(tx: Frame, exit_: VariableTracker, self: VariableTracker | None) -> bool:
+def _may_catch(raised: tuple[type[Exception], ...], cls: type) -> bool:
+    return any(issubclass(cls, one) or issubclass(one, cls) for one in raised)
+
+
+_may_catch_writing = functools.partial(_may_catch, _RAISED)
+
+
+def _is_silent(
+    tx: Frame,
+    exit_: VariableTracker,
+    self: VariableTracker | None,
+    may_catch: Callable[[type], bool] = _may_catch_writing,
+) -> bool:
     if isinstance(exit_, MethodVariable):
         exit_, self = exit_.function, exit_.self
     function = exit_.value
@@ -69,7 +91,7 @@ def _is_silent(tx: Frame, exit_: VariableTracker, self: VariableTracker | None) 
     if code is None:
         return self.python_type().__module__.partition(".")[0] in ("torch", "_thread")
     if function is contextlib._GeneratorContextManager.__exit__:
-        return _is_silent_generator(tx, get_attr(tx, self, "gen"))
+        return _is_silent_generator(tx, get_attr(tx, self, "gen"), may_catch)
     if (function.__globals__.get("__name__"), code.co_qualname) in _SILENT:
         return True
     return is_of_torch(function.__globals__) and (code.co_qualname in _PASSING or not _reads_arguments(code))
@@ -84,7 +106,7 @@ def _reads_arguments(code: CodeType) -> bool:
     )
 
 
-def _is_silent_generator(tx: Frame, generator: VariableTracker) -> bool:
+def _is_silent_generator(tx: Frame, generator: VariableTracker, may_catch: Callable[[type], bool]) -> bool:
     """Whether a generator that is a context manager passes on what is thrown in, and the program notices nothing else."""
     if isinstance(generator, ForeignGeneratorVariable):
         if _is_passing_of_torch(generator.value):
@@ -98,7 +120,7 @@ def _is_silent_generator(tx: Frame, generator: VariableTracker) -> bool:
     frame = generator.frame
     if is_of_torch(frame.globals.value):
         return _catches_nothing(frame.code)
-    return lets_through(frame, _may_catch, lambda exit_, self: _is_silent(tx, exit_, self))
+    return lets_through(frame, may_catch, lambda exit_, self: _is_silent(tx, exit_, self, may_catch))
 
 
 def _is_passing_of_torch(generator: Any) -> bool:

@@ -14,6 +14,7 @@ import torch
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload, OpOverloadPacket
 
+from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.module import ModuleVariable
 from dynamo_lite.variables.protocol.abstract import get_attr
@@ -22,6 +23,7 @@ from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.protocol.dispatch import builtin
 from dynamo_lite.variables.protocol.hashing import IDENTITY_HASHES
 from dynamo_lite.variables.protocol.wrap import builds, guarded
+from dynamo_lite.variables.stdlib.delayed_errors import is_noticed
 
 from .functions import VARIABLES, TorchFunctionVariable
 
@@ -51,6 +53,11 @@ builds(*_NAMESPACES)(guarded(ir.IS, OperatorNamespaceVariable))
 class OperatorVariable(TorchFunctionVariable):
     """An operator, or the packet of its overloads."""
 
+    def tp_call(self, tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker]) -> VariableTracker:
+        if name_of(self.value).startswith("_c10d_functional"):
+            check_unnoticed(tx, name_of(self.value))
+        return super().tp_call(tx, args, kwargs)
+
     def tp_getattro(self, tx: Frame, name: str) -> VariableTracker:
         if name == "_op":
             return self  # what it calls when it is called
@@ -67,6 +74,22 @@ class OperatorVariable(TorchFunctionVariable):
 
     def tp_str(self, tx: Frame) -> VariableTracker:
         return ConstantVariable(str(self.value))
+
+
+def name_of(operator: OpOverload | OpOverloadPacket) -> str:
+    """With its namespace."""
+    return operator.name() if isinstance(operator, OpOverload) else operator._qualified_op_name
+
+
+ERRORS = (RuntimeError, ValueError)
+"""What collectives raise, or classes derived from these."""
+
+
+def check_unnoticed(tx: Frame, name: str) -> None:
+    """Break before a collective whose error a block of the program around it would notice. A frame whose graph has communicated does not
+    start again: the other processes would have to take part once more."""
+    if not tx.tr.breaks_raise and is_noticed(tx, ERRORS):
+        unsupported("call-c-function", f"{name} in a block that would notice its error")
 
 
 VARIABLES.update({OpOverload: OperatorVariable, OpOverloadPacket: OperatorVariable})

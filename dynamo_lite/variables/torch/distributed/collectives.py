@@ -30,6 +30,8 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, TRUE, Const
 from dynamo_lite.variables.protocol.descr import DescriptorVariable, PlainObject
 from dynamo_lite.variables.protocol.dispatch import CONSTRUCTORS, HANDLERS, builtin, refuse
 from dynamo_lite.variables.protocol.wrap import builds
+from dynamo_lite.variables.stdlib.delayed_errors import is_noticed
+from dynamo_lite.variables.torch.dispatcher_ops import ERRORS, check_unnoticed
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
 from .process_groups import GROUP_NAME, GROUP_SIZE, SLUG, ask, functions_of
@@ -144,6 +146,8 @@ def work_wait(
     if timeout or kwargs:
         raise self.saved
     if self.finish is not None:
+        if not tx.tr.breaks_raise and is_noticed(tx, ERRORS):
+            raise self.saved
         tx.tr.effects.collectives.remove(self)
         self.finish(tx)
         self.finish = None
@@ -193,6 +197,7 @@ def _begin(
     """The node of a collective. When the program waits, the result is copied to the one tensor in `written`, or its `parts` to several."""
     saved = Unsupported(SLUG, f"{name}, for which nothing waits in the graph")
     saved.at(tx.tr.thread.failing_step(), tx.tr.thread.user_stack())
+    check_unnoticed(tx, name)
     for tensor in (*written, read):
         _check(tx, tensor, name)
     import_module("torch.distributed._functional_collectives")  # registers what the operators do to fake tensors
