@@ -3,6 +3,8 @@
 import torch
 from torch import distributed
 from torch.distributed import _functional_collectives as functional
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import RowwiseParallel, parallelize_module
 
 OPERATORS = torch.ops._c10d_functional
 GATHERED, KEPT, HALVED = (8, 2), (4, 2), (2, 2)
@@ -205,3 +207,40 @@ def inplace_collective_of_a_tensor_with_a_history(world, compile):
     result = compile(f)(x)
     result.sum().backward()
     return result, x.grad
+
+
+def split_table(world):
+    """A table of which each rank has some rows, and positions in it."""
+    table = distribute_tensor(torch.arange(16.0).view(8, 2), world.mesh, [Shard(0)])
+    return table, distribute_tensor(torch.tensor([1, 7]), world.mesh, [Replicate()])
+
+
+@setup
+def module_with_a_split_table(world, compile):
+    torch.manual_seed(0)
+    module = torch.nn.Embedding(8, 4)
+    parallelize_module(module, world.mesh, RowwiseParallel(input_layouts=Replicate()))
+    found = [compile(module, fullgraph=True)(torch.tensor([[1, 7, 3]])) + 0 for _ in range(2)]
+    found[0].sum().backward()
+    return found, module(torch.tensor([[2, 5]])) + 0, module.weight.grad.full_tensor()
+
+
+@setup
+def rows_of_a_split_table_that_leave_the_graph(world, compile):
+    """Masks, which torch keeps with placements, are no fake ones afterwards."""
+    table, positions = split_table(world)
+    compiled = compile(lambda i: torch.nn.functional.embedding(i, table))
+    return [call(positions).full_tensor() for call in (compiled, lambda i: torch.nn.functional.embedding(i, table))]
+
+
+@setup
+def rows_of_a_split_table_before_a_break(world, compile):
+    table, positions = split_table(world)
+
+    def f(i):
+        rows = torch.nn.functional.embedding(i, table)
+        distributed.barrier()
+        return rows.full_tensor() + 1
+
+    compiled = compile(f)
+    return [compiled(positions), compiled(positions)]

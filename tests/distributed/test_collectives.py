@@ -19,6 +19,9 @@ COUNTS = {
     "other groups": (2, 0),
     "gradients averaged by hand": (2, 0),
     "inplace collective of a tensor with a history": (2, 1),
+    "module with a split table": (1, 0),
+    "rows of a split table that leave the graph": (0, 1),
+    "rows of a split table before a break": (1, 3),
 }
 """Set-up → graphs, kinds of breaks. All others are one graph for one size and one for any other."""
 

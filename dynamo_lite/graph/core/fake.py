@@ -57,7 +57,7 @@ from .values import (
     TensorResult,
     TensorValue,
 )
-from .wrapper_tensors import is_wrapper, memories_of
+from .wrapper_tensors import is_wrapper, mask_buffers, memories_of
 from .writes import effects_of, note_writes
 
 # -- the mode
@@ -280,6 +280,7 @@ class Propagator:
     def __init__(self) -> None:
         self.mode = PropagationMode()
         self.memo: dict[Any, Propagation] = {}  # like MEMO, of calls with symbolic sizes
+        self.masks: list[Any] = []  # `mask_buffers` of results
         self.follows_warnings = False  # whether `GivesWarning` is asked for
         self.allows_any_device = False  # whether the graph runs on tensors without data, which can be on any
 
@@ -411,6 +412,9 @@ class Propagator:
             key = None  # others of the same metadata may be of different memory
         counted = tuple([(i, written[i]) for i in first])
         outcome = Propagation(_describe(result, fakes, new, target), changes, counted, self.mode.is_random)
+        for made in new:
+            if not isinstance(made, FakeTensor):
+                self.masks += mask_buffers(made)
         if any(f.device.type not in _ALWAYS_PRESENT and not _is_present(f.device.type) for f in new):
             if not self.allows_any_device:
                 device = next(f.device for f in new if f.device.type not in _ALWAYS_PRESENT)

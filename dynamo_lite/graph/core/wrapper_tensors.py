@@ -127,6 +127,13 @@ def memories_of(value: torch.Tensor) -> set[int]:
     return set().union(*(memories_of(getattr(value, name)) for name in part_names(value)))
 
 
+def mask_buffers(value: torch.Tensor) -> list[Any]:
+    """What the placements of a distributed tensor remember between the look-up in a part of a table and the sum over all parts: which
+    positions are not in that part. Torch shares placements between equal calls, those on fakes too."""
+    placements = getattr(getattr(value, "_spec", None), "placements", ())
+    return [p.mask_buffer for p in placements if hasattr(p, "mask_buffer")]
+
+
 def are_disjoint(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Guard: tensors that share no memory, whose parts don't either."""
     with _C.DisableTorchFunctionSubclass():

@@ -7,21 +7,24 @@ Invariant: a class whose `__torch_function__` is code of the program is asked on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule, Node
 
-from dynamo_lite.exc import AskClassesByNode, Restart
+from dynamo_lite.exc import AskClassesByNode, Restart, Unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.effect import GraphEffect, Wrapper
+from dynamo_lite.graph.core.values import Propagation, TensorResult, TensorValue
 from dynamo_lite.graph.core.wrapper_tensors import (
     WrapperPart,
     are_disjoint,
     is_followed,
     is_wrapper,
+    mask_buffers,
     memories_of,
     runs_code,
     share_memory,
@@ -39,7 +42,8 @@ _C = torch._C
 class WrapperClasses(GraphEffect):
     """`parts`: id of a fake tensor that is part of a wrapper → the facts about it. `is_below`: the trace asks classes about torch
     functions; while the graph runs nobody does. `runs_overrides`: torch asks such a class while the graph runs. `asks_by_node`: it is asked
-    by those nodes alone, see `modes.asking`. `unseen`: why compilers must not get the graph."""
+    by those nodes alone, see `modes.asking`. `unseen`: why compilers must not get the graph. `masks`: what results share with others of
+    their kind, eager ones too, and the node of the result."""
 
     takes_boxed = True
 
@@ -50,6 +54,7 @@ class WrapperClasses(GraphEffect):
     runs_overrides: bool = False
     asks_by_node: bool = False
     unseen: str | None = None
+    masks: list[tuple[Any, Node]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.builder is not None:
@@ -69,6 +74,25 @@ class WrapperClasses(GraphEffect):
         if self.is_below and self.runs_overrides and not self.asks_by_node:
             why = f"{type(value).__qualname__} is among classes whose `__torch_function__` the graph runs"
             raise Restart(why, fact=AskClassesByNode())
+
+    def on_node(self, node: Node, outcome: Propagation, tensors: Sequence[TensorValue]) -> None:
+        if type(outcome.result) is TensorResult and outcome.result.meta.live:
+            self.masks += [(buffer, node) for buffer in mask_buffers(node.meta.subject.fake)]
+
+    def prepare(self) -> Sequence[Node]:
+        """A mask that the graph makes has to be used up in it: a compiled graph leaves none for what comes behind."""
+        for buffer, node in self.masks:
+            if type(buffer.data) is FakeTensor:
+                reason = f"{node.name} of parts of a table, whose results are not added up in the graph"
+                self.builder.end_before(node, Unsupported("tensor-subclass", reason))
+        return ()
+
+    def release(self) -> None:
+        """Masks of fakes are not left for eager execution."""
+        for buffer in self.builder.propagator.masks:
+            if type(buffer.data) is FakeTensor:
+                buffer.data, buffer.refcount = None, 0
+        super().release()
 
     def finish(self, results: list[Node]) -> None:
         self.unseen = unseen_by_compilers(self.builder) or self.builder.propagator.mode.misled

@@ -64,6 +64,13 @@ class PlacementVariable(DescriptorVariable):
         cg.load_const(self.value)
 
 
+class MaskPlacementVariable(PlacementVariable):
+    """The placement of what was looked up in a part of a table. It has a mask that others of its kind have too: it stays in the graph."""
+
+    def emit_new(self, cg: Codegen) -> None:
+        unsupported(SLUG, f"a placement {self.value!r} behind the graph")
+
+
 class PlacementMethodVariable(VariableTracker):
     """A method of a placement, which is called for real."""
 
@@ -197,6 +204,8 @@ def dtensor_placements(tx: Frame, self: WrapperTensorVariable) -> VariableTracke
 
 
 def _known(placement: object) -> VariableTracker:
+    if isinstance(placement, Partial) and hasattr(placement, "mask_buffer"):
+        return MaskPlacementVariable(placement)
     if type(placement) not in _PLACEMENTS:
         return unsupported(SLUG, f"a placement {placement!r}")
     return PlacementVariable(placement)
