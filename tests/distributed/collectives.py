@@ -209,6 +209,22 @@ def inplace_collective_of_a_tensor_with_a_history(world, compile):
     return result, x.grad
 
 
+@setup
+def sizes_from_data(world, compile):
+    """Rows are sent to the rank that they name; how many arrive is asked before."""
+
+    def f(i):
+        counts = torch.bincount(i, minlength=2)
+        received = torch.empty_like(counts)
+        distributed.all_to_all_single(received, counts)
+        out = i.new_empty(int(received.sum()))
+        distributed.all_to_all_single(out, i, received.tolist(), counts.tolist())
+        return received, out
+
+    compiled = compile(f)
+    return [compiled(torch.tensor([0, 1, 1, world.rank])), compiled(torch.tensor([0, 0, 1, 1, world.rank]).sort()[0])]
+
+
 def split_table(world):
     """A table of which each rank has some rows, and positions in it."""
     table = distribute_tensor(torch.arange(16.0).view(8, 2), world.mesh, [Shard(0)])
