@@ -20,7 +20,7 @@ MOST_LINES = {
     "backends/rewrites": 760,
     "dynamism": 1_065,
     "frontend": 4_230,
-    "graph": 2_740,
+    "graph": 2_745,
     "graph/core": 6_760,
     "graph/inputs": 810,
     "graph/logs": 600,
@@ -44,7 +44,7 @@ MOST_LINES = {
     "variables/torch/data": 3_360,
     "variables/torch/distributed": 450,
     "variables/torch/higher_order": 1_680,
-    "variables/torch/numpy": 1_855,
+    "variables/torch/numpy": 2_000,
     "variables/torch/subclasses": 890,
     "warm_cache": 1_750,
 }

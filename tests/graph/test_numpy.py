@@ -912,3 +912,45 @@ def test_quantiles_of_ints(dtype):
     v = np.array([0 if dtype == "u1" else -most, most], dtype)
     run = run_both(lambda v: (np.percentile(v, [2, 98]), np.quantile(v, 0.3)), v)
     assert run.graph_count == int(dtype[0] != "i")
+
+
+def _swapped(v):
+    order = np.arange(v.ndim)
+    order[0], order[1] = order[1], order[0]
+    back = np.arange(v.ndim)[np.argsort(order)]
+    return (v.permute(*order) + 1).permute(*back), v.sum((order[0], back[2])), order
+
+
+def _written_by_torch(v):
+    order = np.arange(2)
+    torch.from_numpy(order).mul_(2)
+    first = order[1]
+    order[1] = 5
+    return v.sum(int(first)), v * order[1].item()
+
+
+def _written_by_data(v):
+    order = np.arange(2)
+    order[0] = (v > 5).sum().numpy()
+    return v + int(order[0])
+
+
+def _truths(v):
+    numbers = np.arange(3)[1:].tolist()
+    return v.view(-1) if np.arange(3).sum() == 3 and numbers == [1, 2] else v
+
+
+@pytest.mark.parametrize("program", [_swapped, _truths])
+def test_numbers_that_no_data_meet(program):
+    whole(program, torch.randn(2, 3, 4))
+
+
+@pytest.mark.parametrize("program", [_written_by_torch, _written_by_data])
+def test_numbers_that_others_write(program):
+    run_both(program, x(), backend="eager")
+
+
+def test_nothing_is_left_of_known_numbers():
+    counter = CompileCounter()
+    dynamo_lite.compile(lambda v: v.permute(*np.arange(v.ndim)[::-1]) + 1, backend=counter)(x())
+    assert (counter.frame_count, counter.op_count) == (1, 2)

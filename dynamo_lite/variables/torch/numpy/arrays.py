@@ -28,6 +28,7 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, converted_item, has_numbers, metadata
 
+from .known import known_values
 from .layout import Layout, is_of_data, is_only_named_otherwise, shape_now, strides_now
 
 if TYPE_CHECKING:
@@ -88,12 +89,18 @@ class ArrayVariable(VariableTracker):
     # -- numbers
 
     def nb_bool(self, tx: Frame) -> VariableTracker:
+        known = known_values(tx.tr.graph, self)
+        if known is not None and known.ndim == 0:
+            return ConstantVariable(bool(known))
         return unsupported("data-dependent-branch", self.describe(), origin=made_at(self.proxy))
 
     nb_index, nb_int, nb_float = TensorVariable.nb_index, TensorVariable.nb_int, TensorVariable.nb_float
 
     def number(self, tx: Frame, convert: Callable[[Any], Any]) -> VariableTracker:
         """The only element as a Python number."""
+        known = known_values(tx.tr.graph, self)
+        if known is not None and known.ndim == 0:
+            return ConstantVariable(convert(known.item()))
         if not has_numbers(tx) or self.proxy.meta.ndim:
             return unsupported(
                 "data-dependent-operator", f"a number from {self.describe()}", origin=made_at(self.proxy)

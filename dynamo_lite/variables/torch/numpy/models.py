@@ -20,6 +20,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism import dynamic_shapes
 from dynamo_lite.exc import unsupported
 from dynamo_lite.graph.core import functional
+from dynamo_lite.graph.core.arguments import Packing, packs
 from dynamo_lite.graph.core.functional import transforms_around
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.typeobject import tp_name
@@ -44,6 +45,7 @@ from dynamo_lite.variables.torch.tensor import operate as operate_on_tensors
 from . import scalarmath
 from .arrays import ArrayVariable, alias, array_in_memory_of, numpy_dtype
 from .calls import NumpyCall, call_numpy
+from .known import known_values
 from .scalarmath import ScalarVariable, any_within, varies
 
 if TYPE_CHECKING:
@@ -123,6 +125,9 @@ def _with_tensors(
     name = getattr(fn, "__name__", "")
     position = _TAKES_NUMBERS.get(name)
     if kwargs or position is None or len(args) <= position or not isinstance(args[position], TensorVariable):
+        numbers = [_known_number(tx, a) if isinstance(a, ArrayVariable) else a for a in args]
+        if None not in numbers:
+            return numbers
         return unsupported("graph-argument-type", f"{name} of numpy's arrays or numbers")
     tensor = args[position]
     made = [among_tensors(tx, a, [tensor]) if isinstance(a, ArrayVariable) else a for a in args]
@@ -133,6 +138,21 @@ def _with_tensors(
     ):
         return unsupported("graph-argument-type", f"{name} of a number of another kind")
     return made
+
+
+def _known_number(tx: Frame, array: ArrayVariable) -> VariableTracker | None:
+    """The constant that a scalar of numpy's is, None if data decide it."""
+    known = known_values(tx.tr.graph, array) if array.is_scalar else None
+    return None if known is None else ConstantVariable(array.cls(known.item()))
+
+
+@packs(ArrayVariable)
+def _pack_number(packing: Packing, array: ArrayVariable) -> Any:
+    """A number of 64 bits among sizes or positions, as one of Python's; of smaller ones torch may ask for the dtype."""
+    known = known_values(packing.builder, array) if array.cls is numpy.int64 else None
+    if known is None:
+        return unsupported("graph-argument-type", f"{array.cls.__name__} {array.describe()}")
+    return packing.constant(known.item())
 
 
 _KEEP_DTYPE = frozenset({"masked_fill", "masked_fill_", "fill_"})
@@ -367,10 +387,18 @@ def host_number(value: Any) -> Any:
     return value.item()
 
 
+def _python_numbers(value: Any) -> VariableTracker:
+    return ListVariable(list(map(_python_numbers, value))) if isinstance(value, list) else ConstantVariable(value)
+
+
 def _method_handler(name: str, raw: Any) -> Any:
     def handler(tx: Frame, self: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
-        if name in ("item", "tolist") and not args and not kwargs and has_numbers(tx):
-            return self.number(tx, lambda number: number)
+        if name in ("item", "tolist") and not args and not kwargs:
+            known = known_values(tx.tr.graph, self)
+            if known is not None and (name == "tolist" or known.numel() == 1):
+                return _python_numbers(known.tolist() if name == "tolist" else known.item())
+            if has_numbers(tx):
+                return self.number(tx, lambda number: number)
         if name in _DATA_METHODS or not _has(f"ndarray.{name}"):
             return unsupported("data-dependent-operator" if name in _DATA_METHODS else "numpy", f"ndarray.{name}")
         return call_numpy(tx, f"ndarray.{name}", raw, [self, *args], kwargs)
