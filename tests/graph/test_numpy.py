@@ -954,3 +954,19 @@ def test_nothing_is_left_of_known_numbers():
     counter = CompileCounter()
     dynamo_lite.compile(lambda v: v.permute(*np.arange(v.ndim)[::-1]) + 1, backend=counter)(x())
     assert (counter.frame_count, counter.op_count) == (1, 2)
+
+
+def _limits_in_sides(v):
+    if v.sum() > 0:
+        return v + float(np.finfo(v.detach().numpy().dtype).tiny)
+    return v.clamp(max=int(np.iinfo(np.int16).max)) + float(np.finfo(np.float16).resolution)
+
+
+def test_limits_of_dtypes():
+    """numpy fills tables with them, which is no change of the program."""
+    counter = CompileCounter()
+    fn = dynamo_lite.compile(_limits_in_sides, backend=counter, fullgraph=True)
+    for sign in (1, -1, 1):
+        torch.testing.assert_close(fn(sign * x()), _limits_in_sides(sign * x()))
+    assert counter.frame_count == 1
+    run_both(lambda v: (v, np.finfo(np.int32)), x(), backend="eager")

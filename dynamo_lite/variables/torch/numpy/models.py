@@ -456,10 +456,25 @@ _WITH_EFFECTS = frozenset(
 )
 _DATA_METHODS = ("item", "tolist", "tobytes", "dump", "dumps", "tofile", "byteswap", "setflags")
 
+
+def _fill_tables_of_limits() -> None:
+    """numpy keeps the limits of a dtype in tables and objects of its own when they are first asked for. Filled in the analysis they would be
+    changes of the program, and a second version at its next call."""
+    for code in numpy.typecodes["AllInteger"]:
+        limits = numpy.iinfo(code)
+        limits.min, limits.max  # noqa: B018  # fills the tables
+    for dtype in (numpy.float16, numpy.float32, numpy.float64):
+        limits = numpy.finfo(dtype)
+        for name, attribute in vars(numpy.finfo).items():
+            if isinstance(attribute, functools.cached_property):
+                getattr(limits, name)
+
+
 FOREIGN_OPERANDS[ArrayVariable] = _operate_on_tensors
 FOREIGN_ARGUMENTS[ArrayVariable] = _with_tensors
 
 if numpy is not None:
+    _fill_tables_of_limits()
     builds_subclasses(numpy.dtype)(_build_by_value)
     builds_subclasses(numpy.generic)(build_scalar)
     constant_slot("mp_subscript", numpy.generic)(_scalar_item)
@@ -467,7 +482,7 @@ if numpy is not None:
     CONVERTING.append(numpy.generic)
     builds_subclasses(numpy.ndarray)(build_array)
     builds(numpy.ufunc, type(numpy.sum))(guarded(ir.IS, NumpyFunctionVariable))
-    PURE.add(numpy.dtype)
+    PURE.update({numpy.dtype, numpy.finfo})
     PURE.add(getattr(getattr(numpy.lib, "array_utils", None), "normalize_axis_index", numpy.dtype))
     for _name, _raw in vars(numpy.ndarray).items():
         if isinstance(_raw, types.MethodDescriptorType):
