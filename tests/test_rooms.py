@@ -14,10 +14,10 @@ from .sweeps import EVERY
 MOST_FILES = 25
 MOST_LINES = {
     ".": 5_030,
-    "backends": 3_850,
+    "backends": 3_855,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
-    "backends/rewrites": 760,
+    "backends/rewrites": 810,
     "dynamism": 1_065,
     "frontend": 4_230,
     "graph": 2_745,

@@ -31,7 +31,7 @@ from .handed import copy_of
 from .regions import SEGMENTED, Segmented, compile_regions
 from .regions.aten import compile_aten_regions
 from .requirements import Requirements, frozen
-from .rewrites import cached_guards
+from .rewrites import cached_guards, pattern_keywords
 from .rewrites.patches import Patches
 from .rewrites.pooling import count_windows_right
 from .rewrites.split_cat import copy_wholes
@@ -41,7 +41,7 @@ from .undefined_gradients import UNDEFINED
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
-CACHE_TAG = "dynamo_lite 4"
+CACHE_TAG = "dynamo_lite 5"
 """To be counted up where graphs are rewritten in another way."""
 
 
@@ -54,7 +54,13 @@ def own_keys() -> contextlib.AbstractContextManager[None]:
     return kept
 
 
-COMPILING = Patches(kernels.substitutes, vec_isa.substitutes, data_graphs.substitutes, cached_guards.substitutes)
+COMPILING = Patches(
+    kernels.substitutes,
+    vec_isa.substitutes,
+    data_graphs.substitutes,
+    cached_guards.substitutes,
+    pattern_keywords.substitutes,
+)
 """Around what Inductor compiles: the same kernels, sooner, and what it would do wrongly."""
 
 MODES = ("default", "lite", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
