@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import dynamo_lite
+from dynamo_lite.backends.inductor import CACHE_TAG
 from dynamo_lite.testing import differences
 
 
@@ -43,7 +44,7 @@ def test_caches_are_keyed_apart():
     tags = []
     compiled = dynamo_lite.compile(torch.sin, backend="inductor", options={"post_grad_custom_post_pass": Seen(tags)})
     compiled(torch.ones(3))
-    assert tags == [before + "dynamo_lite 3"] and torch.compiler.config.cache_key_tag == before
+    assert tags == [before + CACHE_TAG] and torch.compiler.config.cache_key_tag == before
 
 
 class Seen(torch._inductor.custom_graph_pass.CustomGraphPass):
