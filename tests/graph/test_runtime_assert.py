@@ -226,3 +226,35 @@ def test_a_check_whose_message_shows_data():
     assert run.graph_count == 1 and not run.breaks
     run = run_both(fn, ids, torch.ones(3))
     assert str(run.exception) == "2 tokens and 3 features"
+
+
+SQUEEZES = {
+    "squeeze": lambda x: x.nonzero().squeeze(),
+    "squeeze_": lambda x: x.nonzero().squeeze_(),
+    "dim": lambda x: x[x > 0].squeeze(-1),
+    "dims": lambda x: torch.squeeze(x.nonzero(), (0, 1)),
+    "squeeze_copy": lambda x: torch.squeeze_copy(x.nonzero()),
+}
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("squeeze", SQUEEZES.values(), ids=SQUEEZES)
+def test_how_many_dimensions_are_left(squeeze, fullgraph):
+    def f(x):
+        found = squeeze(x)
+        return found + (10 if found.dim() else 20)
+
+    counter = CompileCounterWithBackend("eager")
+    compiled = dynamo_lite.compile(f, backend=counter, fullgraph=fullgraph)
+    for x in (torch.eye(3)[0], torch.ones(3), torch.zeros(3)):
+        assert not list(differences(compiled(x), f(x)))
+    assert counter.frame_count == 1
+
+
+def test_a_dimension_that_is_known_to_be_one_needs_no_assertion():
+    counter = CompileCounterWithBackend("eager")
+    compiled = dynamo_lite.compile(lambda x: x.nonzero().squeeze(-1), backend=counter, fullgraph=True)
+    for x in (torch.eye(3)[0], torch.ones(3)):
+        assert not list(differences(compiled(x), x.nonzero().squeeze(-1)))
+    (graph,) = counter.graphs
+    assert not graph.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_scalar.default)

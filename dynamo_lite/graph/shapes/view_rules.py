@@ -8,6 +8,7 @@ it, so that a `2` of the program becomes `H // (H // 2)`, and expressions grow w
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,16 +119,32 @@ def _insert(algebra: SizeAlgebra, sizes: list[Size], strides: list[Size], dim: i
     strides.insert(dim, step)
 
 
+_SQUEEZES = (aten.squeeze, aten.squeeze_, aten.squeeze_copy)
+
+
 @shape_rule("squeeze", torch.squeeze)
 def _squeeze(algebra: SizeAlgebra, input: Operand, dim: int) -> Operand:
     """`squeeze` of a dimension that is 1, or known to be none."""
     require(is_known(input))
     sizes, strides = list(input.shape), list(input.stride())
     dim = _dim(dim, len(sizes))
-    require(type(sizes[dim]) is int or sizes[dim] != 1)
+    require(type(sizes[dim]) is int or (algebra.expression(sizes[dim]) is not None and sizes[dim] != 1))
     if sizes[dim] == 1:
         del sizes[dim], strides[dim]
     return algebra.view(input, sizes, strides)
+
+
+@shape_rule(aten=[getattr(op, form) for op in _SQUEEZES for form in ("default", "dim", "dims")])
+def _keep_sizes_of_data(algebra: SizeAlgebra, input: Operand, dims: Any = None) -> Operand:
+    """`squeeze` of sizes that data decide: torch's rule keeps these dimensions, and leaves nothing that says so. The graph asserts it: the
+    program's Python, and the operators behind, rest on how many dimensions there are."""
+    shapes = sys.modules["torch.fx.experimental.symbolic_shapes"]
+    count = len(input.shape)
+    for dim in range(count) if dims is None else [dims] if type(dims) is int else dims:
+        size = input.shape[dim] if -count <= dim < count else 1
+        if type(size) is not int and shapes.free_unbacked_symbols(size) and not shapes.statically_known_true(size == 1):
+            torch._check(size != 1)
+    raise NoRule
 
 
 @shape_rule("flatten", torch.flatten)
