@@ -112,10 +112,16 @@ def coverage(options: argparse.Namespace) -> int:
 
 def explain(options: argparse.Namespace) -> int:
     """Explain a break number (`all`: as a table), or run a script and print graphs, breaks and guards."""
+    numbers = options.target == "all" or re.fullmatch(r"DL\d+", options.target) or _is_break(options.target)
+    given = {"--html": options.html, "--backend": options.backend, "-m": options.module}
+    if numbers and any(given.values()):
+        told = ", ".join(name for name, value in given.items() if value)
+        print(f"{told}: for a script, not for the number of a break", file=sys.stderr)
+        return 2
     if options.target == "all":
         _say("\n".join(_break_table()))
         return 0
-    if re.fullmatch(r"DL\d+", options.target) or _is_break(options.target):
+    if numbers:
         return _explain_breaks([options.target, *options.arguments])
     from .record import log
     from .report.coverage import Measurement
@@ -241,6 +247,10 @@ def tune(options: argparse.Namespace) -> int:
     """Race the graphs that were collected; `--collect` runs a script and keeps its graphs, `--stats` shows all choices."""
     from .report import tune as report
 
+    if (options.collect or options.stats or options.forget) and (options.budget or options.candidates):
+        told = "--budget and --candidates are for a race, not for --collect, --stats and --forget"
+        print(told, file=sys.stderr)
+        return 2
     if options.collect:
         if options.target is None:
             print("tune --collect needs a script", file=sys.stderr)
@@ -346,9 +356,9 @@ def _parser() -> argparse.ArgumentParser:
             default = "" if backend is None else f" (default {backend})"
             text = f"compile with this backend, whatever the script asks for{default}"
             one.add_argument("--backend", default=backend, help=text)
-            one.add_argument(
-                "--html", "--report", metavar="FILE", help="write a report for a browser to this file (needs jinja2)"
-            )
+            if function in (run, coverage, explain):
+                text = "write a report for a browser to this file (needs jinja2)"
+                one.add_argument("--html", "--report", metavar="FILE", help=text)
             one.add_argument("-m", dest="module", action="store_true", help="the target is a module, as for python -m")
             one.add_argument("target", help="the script")
             one.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")

@@ -272,6 +272,12 @@ MISTAKES = {
     f"minify -o /nonexistent/x.py {TRAIN}": "-o: there is no folder /nonexistent",
     "explain DL999": "no break has the number DL999",
     "explain DL001 DL998": "no break has the number DL998",
+    "explain --html /tmp/r.html DL001": "--html: for a script, not for the number of a break",
+    "explain --backend eager -m all": "--backend, -m: for a script, not for the number of a break",
+    f"debug --html /tmp/r.html {TRAIN}": "unrecognized arguments: --html",
+    f"minify --html /tmp/r.html {TRAIN}": "unrecognized arguments: --html",
+    "tune --stats --budget 1s": "--budget and --candidates are for a race",
+    f"tune --candidates eager --collect {TRAIN}": "--budget and --candidates are for a race",
     "cache": "the following arguments are required: action",
 }
 
