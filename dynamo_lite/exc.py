@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import linecache
 import re
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
@@ -26,32 +27,66 @@ SUPPRESS_CONTEXT = BaseException.__dict__["__suppress_context__"]
 """The fields that every exception has in C. A class of the program may have methods and properties for attributes of these names."""
 
 
-class UserFrame(NamedTuple):
-    """One line of the user's program: where an event happened. `col` and `end_col` are byte offsets as in
-    `co_positions()`.
-    """
+class UserFrame(traceback.FrameSummary):
+    """One line of the user's program: where an event happened, as the `traceback` module describes a line of a stack, so that its
+    functions take it. `col` and `end_col` are byte offsets as in `co_positions()`. The line is read when it is asked for."""
 
-    filename: str
+    __slots__ = ("source_line",)
+    __match_args__ = ("filename", "lineno", "function", "source_line", "col", "end_col", "end_lineno")
     lineno: int
-    function: str
-    source_line: str = ""
-    col: int | None = None
-    end_col: int | None = None
-    end_lineno: int | None = None
+
+    def __init__(
+        self,
+        filename: str,
+        lineno: int,
+        function: str,
+        source_line: str = "",
+        col: int | None = None,
+        end_col: int | None = None,
+        end_lineno: int | None = None,
+    ) -> None:
+        super().__init__(
+            filename,
+            lineno,
+            function,
+            lookup_line=False,
+            line=source_line or None,
+            end_lineno=end_lineno,
+            colno=col,
+            end_colno=end_col,
+        )
+        self.source_line = source_line
 
     @property
-    def line(self) -> str:
-        """The source line without its newline: the recorded one, else what `linecache` finds, else an empty string."""
+    def function(self) -> str:
+        return self.name
+
+    @property
+    def col(self) -> int | None:
+        return self.colno
+
+    @property
+    def end_col(self) -> int | None:
+        return self.end_colno
+
+    @property
+    def whole_line(self) -> str:
+        """The source line with its indentation, without its newline: the recorded one, else what `linecache` finds, else an empty
+        string."""
         return (self.source_line or linecache.getline(self.filename, self.lineno)).rstrip()
-
-    @property
-    def name(self) -> str:
-        """The function; named as in `traceback.FrameSummary`."""
-        return self.function
 
     @property
     def location(self) -> str:
         return f"{self.filename}:{self.lineno}"
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.filename, self.lineno, self.name, self.source_line, self.colno, self.end_colno, self.end_lineno
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, UserFrame) else super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
 
 UserStack = Sequence[UserFrame]
@@ -693,7 +728,7 @@ def format_origin(origin: UserFrame | None, user_stack: UserStack) -> list[str]:
     if origin is None or (user_stack and origin.location == user_stack[-1].location):
         return []
     place = f"{short_path(origin.filename)}:{origin.lineno}"
-    return [f"  this value was made at {place}: {_shorten(origin.line.strip())}"]
+    return [f"  this value was made at {place}: {_shorten(origin.whole_line.strip())}"]
 
 
 def format_location(frame: UserFrame) -> list[str]:
@@ -701,7 +736,7 @@ def format_location(frame: UserFrame) -> list[str]:
     are known.
     """
     lines = [f'  File "{short_path(frame.filename)}", line {frame.lineno}, in {frame.function}']
-    source = frame.line
+    source = frame.whole_line
     text = source.lstrip()
     if not text:
         return lines

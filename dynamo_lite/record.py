@@ -128,6 +128,11 @@ class BreakRecord(OfKind):
         return self.user_stack[-1] if self.user_stack else None
 
     @property
+    def graph_break(self) -> bool:
+        """True; torch's records of why a graph ended have it, and are about its return as well."""
+        return True
+
+    @property
     def reason(self) -> str:
         """The break in one line."""
         return f"{self.code} {self.title}" + (f": {self.context}" if self.context else "")

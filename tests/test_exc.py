@@ -1,6 +1,8 @@
 import ast
+import copy
 import pathlib
 import pickle
+import traceback
 
 import pytest
 
@@ -84,10 +86,26 @@ def test_caret_counts_characters_and_stops_at_the_end_of_the_line():
     assert len(unknown.split("\n")) == 6
 
 
+def test_places_are_what_the_traceback_module_takes():
+    line = fn.__code__.co_firstlineno + 1
+    place = UserFrame(__file__, line, "fn", "", 11, 16, line)
+    (told,) = traceback.format_list([place])
+    assert told.startswith(f'  File "{__file__}", line {line}, in fn\n    return x + 1\n')
+    assert traceback.StackSummary.from_list([place]).format() == [told]
+    assert (place.line, place.whole_line, place.name) == ("return x + 1", "    return x + 1", place.function)
+    again = pickle.loads(pickle.dumps(place))
+    assert again == place == copy.copy(place) and hash(again) == hash(place)
+    assert place != UserFrame(__file__, line, "fn") and place == traceback.FrameSummary(__file__, line, "fn")
+
+
+def fn(x):
+    return x + 1
+
+
 @pytest.mark.parametrize("slug", BREAKS)
 def test_every_message_fits_in_ten_lines(slug):
     frame = UserFrame("m.py", 1, "f", "    x = g(y)", 8, 12, 1)
-    text = format_break(slug, "some\nlong " * 60, [frame], frame._replace(lineno=3))
+    text = format_break(slug, "some\nlong " * 60, [frame], UserFrame("m.py", 3, "f"))
     settings = BREAKS[slug].settings
     assert all(hasattr(dynamo_lite.config, setting.split(".")[2].split()[0].rstrip(",")) for setting in settings)
     assert len(text.split("\n")) == 8 + len(settings) <= 10 and all(len(line) < 300 for line in text.split("\n"))

@@ -440,7 +440,7 @@ def _break_lines(breaks: list[BreakRecord]) -> Iterator[str]:
     for (reason, place), count in counts.most_common():
         yield f"  {count}x {reason}"
         if isinstance(place, UserFrame):
-            yield f"      {short_path(place.filename)}:{place.lineno}  {place.line.strip()}"
+            yield f"      {short_path(place.filename)}:{place.lineno}  {place.line}"
 
 
 def _late_lines(frames: list[FrameRecord]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def _line_of(record: BreakRecord) -> str:
     frame = record.user_frame
     if frame is None:
         return f"{record.code} {record.title}"
-    line = frame.line.strip() if frame.line else ""
+    line = frame.line or ""
     return f"{record.code} {record.title}, {os.path.basename(frame.filename)} in {frame.function}: {line}"
 
 

@@ -2,6 +2,7 @@ import collections
 import contextlib
 import functools
 import random
+import traceback
 import weakref
 
 import pytest
@@ -29,7 +30,9 @@ def test_fields_and_text():
     assert output.graph_break_count == 1 == len(output.break_reasons)
     assert output.op_count == sum(map(len, output.ops_per_graph)) == 7
     (reason,) = output.break_reasons
-    assert reason.reason.startswith("DL001") and reason.user_stack[-1].function == "fn"
+    assert reason.reason.startswith("DL001") and reason.user_stack[-1].function == "fn" and reason.graph_break
+    (told,) = traceback.format_list(reason.user_stack)
+    assert told.startswith(f'  File "{__file__}"') and "if b.sum() < 0:" in told
     assert output.out_guards and "TIMING: entire_frame_compile" in output.compile_times
     text = str(output)
     assert "2 graphs" in text and "if b.sum() < 0:" in text and "guards" in text

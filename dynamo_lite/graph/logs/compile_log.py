@@ -42,7 +42,6 @@ from .texts import (
     plain_size,
     sizes_of,
     stack_above,
-    summary,
 )
 
 # Below the loggers of torch's compiler: `TORCH_LOGS` finds handlers and levels there, without loading that package.
@@ -297,7 +296,7 @@ def _advise(record: BreakRecord) -> None:
         return
     _told.add(_NUMBERS)
     user = record.user_frame
-    place = "\n\nGraph break: from user code at:\n" + formatted([summary(user)]) if user is not None else ""
+    place = "\n\nGraph break: from user code at:\n" + formatted([user]) if user is not None else ""
     (setting,) = record.kind.settings
     first, _, variable = setting.partition(", or ")
     _log.warning(

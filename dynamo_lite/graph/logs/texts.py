@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch._logging.structured import intern_string
 
-from dynamo_lite.exc import UserFrame, format_origin
+from dynamo_lite.exc import format_origin
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
 from dynamo_lite.isa.typeobject import qualname_of
@@ -61,7 +61,7 @@ def break_text(record: BreakRecord, with_stack: bool) -> str:
     lines += ["", f"  Developer debug context: {record.context}", ""]
     lines += [f" For more details about this graph break, please visit: {record.kind.page}", ""]
     if with_stack:
-        stack = [*stack_above(), *map(summary, record.user_stack)]
+        stack = [*stack_above(), *record.user_stack]
         lines += ["User code traceback:", formatted(stack)]
     return "\n".join(lines)
 
@@ -70,18 +70,6 @@ def stack_above() -> traceback.StackSummary:
     """The frames of the program that are running, outermost first."""
     frames = [(f, n) for f, n in traceback.walk_stack(sys._getframe(1)) if is_users(f.f_code.co_filename)]
     return traceback.StackSummary.extract(reversed(frames), lookup_lines=False)
-
-
-def summary(frame: UserFrame) -> traceback.FrameSummary:
-    return traceback.FrameSummary(
-        frame.filename,
-        frame.lineno,
-        frame.function,
-        lookup_line=False,
-        end_lineno=frame.end_lineno,
-        colno=frame.col,
-        end_colno=frame.end_col,
-    )
 
 
 def formatted(stack: Iterable[traceback.FrameSummary]) -> str:
