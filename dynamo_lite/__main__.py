@@ -15,6 +15,7 @@ import re
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -38,20 +39,26 @@ def _say(text: str, end: str = "\n") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a script; with `--coverage` or `--html` end with the report, also when the script fails or exits."""
+    from .backends.registry import lookup_backend
     from .report.coverage import Measurement
-    from .report.script import redirected, run_script
+    from .report.script import NoScript, redirected, run_script
 
     if not _can_write_html(options.html) or not _can_write("--trace", options.trace):
         return 2
+    if options.backend is not None:
+        lookup_backend(options.backend)  # an unknown one is told without a report of nothing
     wanted = options.coverage or options.html is not None
     measurement = Measurement(options.window, keep_texts=options.html is not None) if wanted else None
     try:
         with measurement or nullcontext(), redirected(options.backend):
             run_script(options.target, options.arguments, as_module=options.module)
+    except NoScript:
+        measurement = None
+        raise
     finally:
-        if options.html is not None:
+        if measurement is not None and options.html is not None:
             _write_html(measurement.coverage(), options)
-        if options.coverage:
+        if measurement is not None and options.coverage:
             _say(str(measurement.coverage()))
         _timing(options)
     return 0
@@ -123,17 +130,23 @@ def explain(options: argparse.Namespace) -> int:
         return 0
     if numbers:
         return _explain_breaks([options.target, *options.arguments])
+    from .backends.registry import lookup_backend
     from .record import log
     from .report.coverage import Measurement
     from .report.explain import describe_frame
-    from .report.script import redirected, run_script
+    from .report.script import NoScript, redirected, run_script
 
     if not _can_write_html(options.html):
         return 2
+    if options.backend is not None:
+        lookup_backend(options.backend)
     measurement = Measurement(keep_texts=True) if options.html is not None else None
     try:
         with measurement or nullcontext(), redirected(options.backend):
             run_script(options.target, options.arguments, as_module=options.module)
+    except NoScript:
+        measurement = None
+        raise
     finally:
         if measurement is not None:
             _write_html(measurement.coverage(), options)
@@ -175,22 +188,28 @@ def _is_break(text: str) -> bool:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Forecast the graph breaks of scripts without running them. The status is 1 if there are any, 2 if a script can't be read."""
-    try:
-        with _without_current_directory():
-            from .report.check import check as look_at
+    """Forecast the graph breaks of scripts without running them. The status is 1 if there are any, 2 if a script can't be read;
+    the others are looked at all the same."""
+    reports, unread = [], 0
+    with _without_current_directory():
+        from .report.check import check as look_at
 
-            reports = [look_at(path) for path in options.paths]
-    except (OSError, SyntaxError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 2
+        for path in options.paths:
+            try:
+                reports.append(look_at(path))
+            except SyntaxError as error:
+                unread += 1
+                print("".join(traceback.format_exception_only(error)), end="", file=sys.stderr)
+            except (OSError, ValueError) as error:
+                unread += 1
+                print(error, file=sys.stderr)
     if importlib.util.find_spec("torch") is None:
         print("torch is not installed here: of calls of torch and of tensors nothing is known", file=sys.stderr)
     if options.json:
         _say(json.dumps([report.as_dict() for report in reports], indent=2))
-    else:
+    elif reports:
         _say("\n\n".join(map(str, reports)))
-    return int(any(report.breaks for report in reports))
+    return 2 if unread else int(any(report.breaks for report in reports))
 
 
 @contextlib.contextmanager
@@ -319,7 +338,7 @@ def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
     try:
         yield "torch", importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
-        problems.append("torch is not installed; needs dynamo-lite[torch], or the build of torch for your devices")
+        problems.append(NO_TORCH)
         return
     import torch
 
@@ -341,6 +360,7 @@ def _environment(problems: list[str]) -> Iterator[tuple[str, str]]:
     problems += [f"environment variable {name} is no setting" for name in unknown_variables(os.environ)]
 
 
+NO_TORCH = "torch is not installed; needs dynamo-lite[torch], or the build of torch for your devices"
 _ABOUT = "Capture of PyTorch programs: run scripts with it, see what it makes of them, choose and check backends."
 
 
@@ -414,12 +434,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The entry point. `arguments` default to those of the process. Returns the exit status."""
     check_python()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments[:1] == ["bench"]:  # its options are the driver's own
-        return bench(arguments[1:])
-    options = _parser().parse_args(arguments)
-    if arguments[-1 - len(getattr(options, "arguments", arguments)) :][:1] == ["--"]:
-        options.arguments.insert(0, "--")  # the script's: argparse drops the first one
     try:
+        if arguments[:1] == ["bench"]:  # its options are the driver's own
+            return bench(arguments[1:])
+        options = _parser().parse_args(arguments)
+        if arguments[-1 - len(getattr(options, "arguments", arguments)) :][:1] == ["--"]:
+            options.arguments.insert(0, "--")  # the script's: argparse drops the first one
         return options.function(options)
     except BaseException as error:
         return _failed(error)
@@ -429,15 +449,18 @@ def _failed(error: BaseException) -> int:
     """The status after an error: one of the script is shown as Python shows it, without frames of this package; a mistake of the command
     line is one line. Raises the others, and SystemExit."""
     scripts = sys.modules.get(f"{__package__}.report.script")
+    if scripts is None and isinstance(error, ModuleNotFoundError) and error.name == "torch":
+        print(f"python -m dynamo_lite: error: {NO_TORCH}", file=sys.stderr)
+        return 2
     if scripts is None or isinstance(error, SystemExit):
         raise error
-    traceback = scripts.own_traceback(error)
-    if traceback is None and isinstance(error, (scripts.NoScript, InvalidBackend)):
+    own = scripts.own_traceback(error)
+    if own is None and isinstance(error, (scripts.NoScript, InvalidBackend)):
         print(f"python -m dynamo_lite: error: {error}", file=sys.stderr)
         return 2
-    if traceback is None and not isinstance(error, SyntaxError):
+    if own is None and not isinstance(error, SyntaxError):
         raise error
-    sys.excepthook(type(error), error.with_traceback(traceback), traceback)
+    sys.excepthook(type(error), error.with_traceback(own), own)
     return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
 
 

@@ -266,6 +266,9 @@ MISTAKES = {
     "frobnicate": "invalid choice: 'frobnicate'",
     "run --window x script.py": "argument --window: invalid float value: 'x'",
     f"run --backend nix {TRAIN}": "Invalid backend: 'nix'",
+    f"coverage --backend nix {TRAIN}": "Invalid backend: 'nix'",
+    f"explain --backend nix {TRAIN}": "Invalid backend: 'nix'",
+    "coverage nosuch.py": "nosuch.py",
     f"run --trace /nonexistent/x.json {TRAIN}": "--trace: there is no folder /nonexistent",
     f"coverage --trace {ROOT} {TRAIN}": f"--trace: {ROOT} is a folder",
     f"run --trace {TOY} {TRAIN}": f"--trace takes the file to write, and {TOY} is a program",
@@ -290,6 +293,32 @@ def test_mistakes_are_one_line(line, capsys):
         status = ended.code
     told = capsys.readouterr()
     assert status == 2 and told.out == "" and MISTAKES[line] in told.err and told.err.count("\n") == 1
+
+
+NO_TORCH = """if True:
+    import sys
+    class Finder:
+        def find_spec(self, name, path=None, target=None):
+            if name == "torch":
+                raise ModuleNotFoundError("No module named 'torch'", name="torch")
+    sys.meta_path.insert(0, Finder())
+    from dynamo_lite.__main__ import main
+    statuses = [main([*line.split(), "script.py"]) for line in ("run", "coverage", "explain", "debug", "minify", "tune --collect")]
+    statuses += [main(line.split()) for line in ("tune", "tune --budget 20s", "bench")]
+    print(statuses)
+"""
+
+
+def test_tools_without_torch_say_so():
+    done = processes.start_anew(["-c", NO_TORCH], cwd=ROOT)
+    assert done.stdout == f"{[2] * 9}\n"
+    assert (
+        done.stderr.splitlines()
+        == [
+            "python -m dynamo_lite: error: torch is not installed; needs dynamo-lite[torch], or the build of torch for your devices"
+        ]
+        * 9
+    )
 
 
 def test_version(capsys):

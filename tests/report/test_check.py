@@ -288,9 +288,13 @@ def test_the_command(tmp_path, capsys):
     assert item["what_to_do"] == BREAKS["call-print"].what_to_do
     path.write_text("def f():\n    return 1\n")
     assert main(["check", str(path)]) == 0
-    path.write_text("def f(:\n")
-    assert main(["check", str(path), str(tmp_path / "none.py")]) == 2
-    assert capsys.readouterr().err
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f(:\n")
+    capsys.readouterr()
+    assert main(["check", "--json", str(bad), str(path), str(tmp_path / "none.py")]) == 2
+    told = capsys.readouterr()
+    assert [report["path"] for report in json.loads(told.out)] == [str(path)]
+    assert "    def f(:\n" in told.err and "none.py" in told.err
 
 
 @NEEDS_TORCH
