@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from . import __version__, check_python
 from .config import config, unknown_variables
-from .exc import BREAKS, InvalidBackend, format_break, slug_of
+from .exc import BREAKS, InvalidBackend, format_break, many, slug_of
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -315,7 +315,7 @@ def minify(options: argparse.Namespace) -> int:
     with redirected(finder):
         run_script(options.target, options.arguments, as_module=options.module)
         lookup_backend(options.backend)  # which the script may have registered
-    told = f"{options.backend} does as eager execution on all {finder.graphs} graphs"
+    told = f"{options.backend} does as eager execution on all {many(finder.graphs, 'graph')}"
     _say(told if finder.graphs else "the script has compiled no graph")
     return 0
 

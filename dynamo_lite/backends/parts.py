@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import causes
+from dynamo_lite.exc import causes, many
 from dynamo_lite.messages import warn_user
 from dynamo_lite.record import GRAPH_RECORD
 
@@ -396,7 +396,7 @@ def _part_module(run: Compiled, part: Any, note: Callable[[str], None]) -> Any:
                 self.forward = fitted
             else:
                 count = sum(map(_computes, part.graph.nodes))
-                note(f"a part of {count} operators, from {_first_target(part)}: {found}")
+                note(f"a part of {many(count, 'operator')}, from {_first_target(part)}: {found}")
                 self.forward = part.forward
             return expected
 

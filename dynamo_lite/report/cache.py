@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dynamo_lite import warm_cache
+from dynamo_lite.exc import many
 from dynamo_lite.warm_cache import keys
 from dynamo_lite.warm_cache.store import Damaged, OtherFormat
 
@@ -30,9 +31,9 @@ def ls() -> int:
             continue
         age = _age(now - about.get("made", now))
         if "compiled by" in about:
-            what = f"compiled by {about['compiled by']}, {about.get('kernels')} kernels"
+            what = f"compiled by {about['compiled by']}, {many(about.get('kernels', 0), 'kernel')}"
         else:
-            what = f"{about.get('operators')} operators, {about.get('guards')} guards, {about.get('breaks')} breaks"
+            what = ", ".join(many(about.get(f"{noun}s", 0), noun) for noun in ("operator", "guard", "break"))
         place = f"{about.get('name')} {about.get('file')}:{about.get('line')}"
         print(f"{age:>4} {len(payload) / 1024:7.0f} KiB  {what:<44} {place}{_differences(about.get('facts'))}")
     return 0
@@ -66,20 +67,20 @@ def verify() -> int:
         except (Damaged, OSError) as error:
             damaged += 1
             print(f"{path}: {error}")
-    print(f"{len(found)} files, {damaged} damaged" + f", {others} of another version" * (others > 0))
+    print(f"{many(len(found), 'file')}, {damaged} damaged" + f", {others} of another version" * (others > 0))
     return int(damaged > 0)
 
 
 def clear() -> int:
     """Remove everything."""
-    print(f"{warm_cache.clear()} files removed from {warm_cache.directory()}")
+    print(f"{many(warm_cache.clear(), 'file')} removed from {warm_cache.directory()}")
     return 0
 
 
 def export(file: str) -> int:
     """Write a tar file; 1 if that fails."""
     try:
-        print(f"{warm_cache.export_to(Path(file))} files written to {file}")
+        print(f"{many(warm_cache.export_to(Path(file)), 'file')} written to {file}")
     except OSError as error:
         print(error, file=sys.stderr)
         return 1
@@ -96,8 +97,10 @@ def import_(file: str) -> int:
     except OSError as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"{taken} files taken over, {refused} refused")
-    return int(refused > 0)
+    print(f"{many(taken, 'file')} taken over, {len(refused)} refused")
+    for line in refused:
+        print(line, file=sys.stderr)
+    return int(bool(refused))
 
 
 COMMANDS: dict[str, Callable[..., int]] = {

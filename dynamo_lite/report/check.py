@@ -72,7 +72,7 @@ class Report(NamedTuple):
             f"{self.path}: {many(len(self.breaks), 'graph break')} forecast in {where} of {self.functions} "
             f"functions" + (f" ({kinds})" if kinds else "")
         )
-        yield f"{self.calls} calls, of which {self.unknown} of something that is known only when the program runs"
+        yield f"{many(self.calls, 'call')}, of which {self.unknown} of something that is known only when the program runs"
 
 
 def check(path: str) -> Report:

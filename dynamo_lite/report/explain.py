@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from dynamo_lite.api import Settings, compile_with, settings_of
+from dynamo_lite.exc import many
 from dynamo_lite.messages import short_path
 from dynamo_lite.record import BreakRecord, FrameRecord, log
 
@@ -65,7 +66,7 @@ def describe_frame(frame: FrameRecord) -> list[str]:
     if frame.skipped is not None:
         lines.append(f"not captured: {frame.skipped}")
     for graph in frame.graphs:
-        lines.append(f"graph {graph.id}: {graph.op_count} operators, backend {graph.backend}")
+        lines.append(f"graph {graph.id}: {many(graph.op_count, 'operator')}, backend {graph.backend}")
         lines += [f"    branch on data, {text}" for text in graph.branches]
         lines += [f"    {name}: {text}" for name, _, text in graph.race or ()]
         lines += [f"    {name}: {note}" for name, notes in graph.notes.items() for note in notes]

@@ -26,7 +26,7 @@ def collect(target: str, arguments: Sequence[str], *, as_module: bool = False) -
         with redirected(collector):
             run_script(target, arguments, as_module=as_module)
     finally:
-        print(f"{collector.kept} graphs collected, {collector.known} known already", flush=True)
+        print(f"{many(collector.kept, 'graph')} collected, {collector.known} known already", flush=True)
         for line in collector.refused:
             print(f"not collected: {line}", file=sys.stderr)
     return 0
@@ -38,7 +38,10 @@ def race(budget: str | None, candidates: Sequence[str] | None) -> int:
         lookup_backend(name)
     raced = problems = 0
     for place, operators, choice, problem in tune(budget=budget, candidates=list(candidates or ()) or None):
-        print(f"{place}, {operators} operators: {_winner(choice) if choice else f'no race: {problem}'}", flush=True)
+        print(
+            f"{place}, {many(operators, 'operator')}: {_winner(choice) if choice else f'no race: {problem}'}",
+            flush=True,
+        )
         raced += 1
         problems += choice is None
     if not raced:
@@ -66,11 +69,11 @@ def stats() -> int:
 def _stats(choices: dict[str, Choice], collected: dict[str, tuple[str, int]]) -> Iterator[str]:
     for key, choice in choices.items():
         place, operators = collected.get(key, (key[:12], None))
-        yield f"{place}" + (f", {operators} operators" if operators is not None else "")
+        yield f"{place}" + (f", {many(operators, 'operator')}" if operators is not None else "")
         for name, _, text in choice.measured:
             yield f"  {name:26} {text}"
     waiting = sum(key not in choices for key in collected)
-    yield f"{len(choices)} graphs tuned, {waiting} collected and waiting"
+    yield f"{many(len(choices), 'graph')} tuned, {waiting} collected and waiting"
     for name, count in Counter(choice.backend for choice in choices.values()).most_common():
         yield f"  {name:26} {count:5}"
     speedups = [choice.speedup for choice in choices.values() if choice.speedup > 0]
@@ -83,5 +86,5 @@ def forget() -> int:
     store = store_at(None)
     count = len(store.all())
     store.forget()
-    print(f"{count} choices dropped from {store.path or 'this process'}")
+    print(f"{many(count, 'choice')} dropped from {store.path or 'this process'}")
     return 0

@@ -244,9 +244,12 @@ def export_to(archive: Path) -> int:
     return count
 
 
-def import_from(archive: Path) -> tuple[int, int]:
-    """Take over the files of an archive: how many, and how many were refused. Raises OSError and tarfile.TarError."""
-    taken = refused = 0
+def import_from(archive: Path) -> tuple[int, list[str]]:
+    """Take over the files of an archive: how many, and the names of those that were refused, with the reasons.
+
+    Raises OSError and tarfile.TarError.
+    """
+    taken, refused = 0, []
     with tarfile.open(archive, "r:*") as tar:
         for member in tar:
             parts = member.name.split("/")
@@ -260,8 +263,8 @@ def import_from(archive: Path) -> tuple[int, int]:
                 item = unpack(data)
                 if parts[2] != item.about["digest"] + SUFFIX:
                     raise Damaged("it has another name")
-            except Damaged:
-                refused += 1
+            except Damaged as error:
+                refused.append(f"{member.name!r}: {error}")
                 continue
             write(directory() / parts[0] / parts[1], parts[2], data)
             taken += 1

@@ -280,7 +280,7 @@ def test_the_command(tmp_path, capsys):
     assert main(["check", str(path)]) == 1
     text = capsys.readouterr().out
     assert "DL020 print or logging: print()" in text and "^" * 13 in text and "do:" in text
-    assert text.endswith("1 calls, of which 0 of something that is known only when the program runs\n")
+    assert text.endswith("1 call, of which 0 of something that is known only when the program runs\n")
     assert main(["check", "--json", str(path)]) == 1
     (report,) = json.loads(capsys.readouterr().out)
     (item,) = report["breaks"]

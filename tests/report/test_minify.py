@@ -151,7 +151,7 @@ def test_a_backend_that_no_other_process_has(tmp_path):
 def test_a_script_without_failures(tmp_path, capsys):
     (tmp_path / "program.py").write_text("import torch\ntorch.compile(lambda x: x + 1)(torch.ones(2))\n")
     assert main(["minify", "--backend", "aot_eager", str(tmp_path / "program.py")]) == 0
-    assert capsys.readouterr().out == "aot_eager does as eager execution on all 1 graphs\n"
+    assert capsys.readouterr().out == "aot_eager does as eager execution on all 1 graph\n"
 
 
 def editing(gm, example_inputs):

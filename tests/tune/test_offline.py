@@ -44,7 +44,7 @@ def place(monkeypatch, tmp_path):
 def test_collect_race_use(tmp_path, capsys):
     script = str(tmp_path / "program.py")
     assert main(["tune", "--collect", script]) == 0
-    assert capsys.readouterr().out == "[300.0, 300.0]\n1 graphs collected, 0 known already\n"
+    assert capsys.readouterr().out == "[300.0, 300.0]\n1 graph collected, 0 known already\n"
     new_process()
     assert main(["tune", "--collect", script]) == 0
     assert capsys.readouterr().out == "[300.0, 300.0]\n0 graphs collected, 1 known already\n"
@@ -64,7 +64,7 @@ def test_collect_race_use(tmp_path, capsys):
     assert [line.split() for line in lines if "leaving" in line] == [
         ["leaving", "ended", "its", "process", "with", "status", "3"]
     ]
-    assert lines[-3:-1] == ["1 graphs tuned, 0 collected and waiting", f"  {'fast':26}     1"]
+    assert lines[-3:-1] == ["1 graph tuned, 0 collected and waiting", f"  {'fast':26}     1"]
     new_process()
     names: dict = {}
     exec(PROGRAM.replace("print", "#"), names)
@@ -74,7 +74,7 @@ def test_collect_race_use(tmp_path, capsys):
     assert main(["tune", "--candidates", "eager,fast,another", "--budget", "30s"]) == 0
     assert "steps, 300 operators: fast, " in capsys.readouterr().out
     assert main(["tune", "--forget"]) == 0
-    assert capsys.readouterr().out == f"1 choices dropped from {tmp_path / 'store'}\n"
+    assert capsys.readouterr().out == f"1 choice dropped from {tmp_path / 'store'}\n"
     assert main(["tune", "--stats"]) == 0
     assert capsys.readouterr().out == "0 graphs tuned, 0 collected and waiting\n"
     assert main(["tune"]) == 0

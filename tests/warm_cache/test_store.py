@@ -215,14 +215,14 @@ def test_command_line(own_cache, tmp_path, capsys):
     listed = capsys.readouterr().out
     assert "f /somewhere/prog.py:2" in listed and "2 operators" in listed and "not used here" not in listed
     assert main(["cache", "verify"]) == 0
-    assert "1 files, 0 damaged" in capsys.readouterr().out
+    assert "1 file, 0 damaged" in capsys.readouterr().out
     archive = str(tmp_path / "a.tar.gz")
     assert main(["cache", "export", archive]) == 0
     assert main(["cache", "clear"]) == 0
     assert not files() and Run(prog=TEXT).hits == 0
     assert main(["cache", "clear"]) == 0
     assert main(["cache", "import", archive]) == 0
-    assert "1 files taken over, 0 refused" in capsys.readouterr().out
+    assert "1 file taken over, 0 refused" in capsys.readouterr().out
     assert Run(prog=TEXT).hits == 1
 
 
@@ -239,7 +239,9 @@ def test_archive_that_reaches_out(own_cache, tmp_path, capsys):
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
     assert main(["cache", "import", str(archive)]) == 1
-    assert "0 files taken over, 5 refused" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "0 files taken over, 5 refused" in told.out
+    assert "'../../out.entry': it has no place in a cache\n" in told.err and told.err.count("\n") == 5
     assert main(["cache", "import", str(tmp_path / "missing")]) == 1
     assert "No such file" in capsys.readouterr().err
     (tmp_path / "text").write_text("no archive")
