@@ -179,7 +179,8 @@ def candidates(devices: Iterable[str], training: bool) -> list[str]:
 def with_options(compiler_fn: CompilerFn, **options: Any) -> CompilerFn:
     """`compiler_fn` with the given keyword arguments (`mode`, `options`) wherever they are not None.
 
-    A backend that checks its options offers `validate(**options)`, called here so that a mistake is seen at once.
+    A backend that checks these offers `validate(*, mode=…, options=…)`, called here with those that are given so that a mistake is seen
+    at once.
     """
     given = {key: value for key, value in options.items() if value is not None}
     given = taken(compiler_fn, backend_name(compiler_fn), given)
