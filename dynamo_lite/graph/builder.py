@@ -92,7 +92,6 @@ class GraphBuilder:
         self.outside = OutsideValues(self)
         self.operators = OperatorCalls(self)
         self.call = self.operators.call
-        self.known_tensors: Any = None  # what models have computed of the graph's constants
 
     def begin(self) -> None:
         """The trace is complete, its frame not yet entered."""
@@ -358,7 +357,8 @@ def _remove_idle(builder: GraphBuilder) -> None:
 
 def _remove_dead(builder: GraphBuilder, added: list[Node]) -> None:
     wanted = {*builder.outputs, *added}
-    for node in builder.known_tensors.unused(wanted) if builder.known_tensors is not None else ():
+    known = builder.operators.known
+    for node in known.unused(wanted) if known is not None else ():
         builder.graph.erase_node(node)
     for node in reversed(list(builder.graph.nodes)):
         if not node.users and node not in wanted and is_removable(node):

@@ -81,6 +81,7 @@ class OperatorCalls:
         self.written: list[TensorValue] = []  # all tensors that were given to operators which may write
         self.changed: list[TensorValue] = []  # those that were written to, as far as that is known
         self.idle: list[Node] = []  # operators of torch that only return an argument
+        self.known: Any = None  # what models have computed of the graph's constants
         self.tells_writes = True  # whether `changed` has all to which what these return is written
         self.memos = DataMemos(builder)
 

@@ -108,7 +108,7 @@ def known_values(builder: GraphBuilder, array: ArrayVariable) -> Any:
     node = array.proxy.node
     if node is None or node.graph is not builder.graph:  # one from outside of a body
         return None
-    known = builder.known_tensors
+    known = builder.operators.known
     if known is None or known.graph is not builder.graph:
-        known = builder.known_tensors = KnownTensors(builder.graph)
+        known = builder.operators.known = KnownTensors(builder.graph)
     return known.value(node)

@@ -458,7 +458,7 @@ _DATA_METHODS = ("item", "tolist", "tobytes", "dump", "dumps", "tofile", "bytesw
 
 
 def _fill_tables_of_limits() -> None:
-    """numpy keeps the limits of a dtype in tables and objects of its own when they are first asked for. Filled in the analysis they would be
+    """numpy keeps the limits of a dtype in tables and objects of its own when they are first asked for. Filled in the analysis they are
     changes of the program, and a second version at its next call."""
     for code in numpy.typecodes["AllInteger"]:
         limits = numpy.iinfo(code)
