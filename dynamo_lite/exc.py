@@ -779,6 +779,16 @@ def brief(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
+def asks_for_data(error: BaseException) -> bool:
+    """Whether torch has asked for a number that only the data of the call decide."""
+    return type(error).__name__ == "GuardOnDataDependentSymNode"
+
+
+def asked_for(error: BaseException) -> str:
+    """What torch has asked for, as part of the text of a break."""
+    return f"asks for {getattr(error, 'cond', 'what')}, which data decide"
+
+
 def many(count: int, noun: str) -> str:
     """A number with its noun: "1 graph", "2,000 graphs"."""
     return f"{count:,} {noun}" + "s" * (count != 1)

@@ -14,12 +14,12 @@ from .sweeps import EVERY
 MOST_FILES = 25
 MOST_LINES = {
     ".": 5_100,
-    "backends": 3_855,
+    "backends": 3_870,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
     "backends/rewrites": 810,
     "dynamism": 1_065,
-    "frontend": 4_230,
+    "frontend": 4_235,
     "graph": 2_745,
     "graph/core": 6_760,
     "graph/inputs": 810,
@@ -37,7 +37,7 @@ MOST_LINES = {
     "variables/builtin": 5_680,
     "variables/generators": 950,
     "variables/objects": 5_470,
-    "variables/protocol": 3_725,
+    "variables/protocol": 3_735,
     "variables/stdlib": 3_466,
     "variables/torch": 6_658,
     "variables/torch/autograd": 2_235,

@@ -192,7 +192,7 @@ def call_with_fakes(compiler: Callable[..., Any], gm: GraphModule, example_input
     with (
         tracing(context),
         _without_hooks(),
-        _backward_outside_of_autocast(),
+        _backward_outside_of_autocast(graph),
         _inference_of(graph),
         JOINT_GRAPHS,
         _making(captured_of(gm)),
@@ -272,14 +272,20 @@ def _without_hooks() -> Iterator[None]:
             autograd._push_saved_tensors_default_hooks(*hooks)
 
 
-def _backward_outside_of_autocast() -> contextlib.AbstractContextManager[None]:
-    """Trace the backward pass without the autocast of the call, as torch advises to run it, unless the program has chosen: within
-    autocast, products in float32 where the program turns it off would have gradients rounded to bfloat16."""
+def _backward_outside_of_autocast(graph: GraphModule) -> contextlib.AbstractContextManager[None]:
+    """Trace the backward pass of a graph that turns autocast off somewhere without the autocast of the call, as torch advises to run it,
+    unless the program has chosen: gradients of products in float32 would be rounded to bfloat16. Not where the graph has bodies: a
+    backward pass that the program has written may need the autocast of the call."""
+    import torch
     from torch._functorch import config
 
-    is_chosen = config.backward_pass_autocast != "same_as_forward"
+    settings = graph.graph.find_nodes(op="call_function", target=torch.set_autocast_enabled)
+    turns_off = any(node.args[-1] is False for node in settings)
+    bodies = [child for child in graph.children() if isinstance(child, torch.fx.GraphModule)]
+    if not turns_off or bodies or config.backward_pass_autocast != "same_as_forward":
+        return contextlib.nullcontext()
     outside: contextlib.AbstractContextManager[None] = config.patch(backward_pass_autocast="off")
-    return contextlib.nullcontext() if is_chosen else outside
+    return outside
 
 
 def _inference_of(graph: GraphModule) -> contextlib.AbstractContextManager[Any]:

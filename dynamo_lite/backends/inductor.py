@@ -129,6 +129,8 @@ def _or_run_the_backward_pass(
             return compile_one(graph, inputs, **settings)
         except Exception as error:
             let_through(error)
+            if _draws_again(unchanged):
+                raise
             if GRAPH_RECORD in captured.meta:
                 captured.meta[GRAPH_RECORD].notes["backward pass not compiled"] = [str(error).partition("\n")[0]]
             if warns:
@@ -136,6 +138,13 @@ def _or_run_the_backward_pass(
             return run_graph(unchanged, inputs)
 
     return compile_or_run
+
+
+def _draws_again(graph: GraphModule) -> bool:
+    """Whether a backward pass computes random numbers of the forward pass again from their seeds, which only Inductor's kernels look at."""
+    return any(
+        "inductor_rand" in str(node.target) or "inductor_lookup_seed" in str(node.target) for node in graph.graph.nodes
+    )
 
 
 @cache

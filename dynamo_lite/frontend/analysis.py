@@ -33,6 +33,8 @@ from dynamo_lite.exc import (
     StateChanged,
     UnfitSizes,
     Unsupported,
+    asked_for,
+    asks_for_data,
     causes,
     many,
 )
@@ -203,6 +205,12 @@ class Analysis:
         except RunsEagerly as reason:
             error = None
             self.record.skipped = f"runs eagerly: {reason}"
+        except Exception as refusal:
+            if not asks_for_data(refusal):
+                raise
+            error = Unsupported("data-dependent-size", asked_for(refusal), refusal)
+            if not config.debug:
+                _forget_frames(error)
         if error is None:
             return self._eager_entry(tr)
         if isinstance(error, FirstUse) and not tr.thread.loops_follow():

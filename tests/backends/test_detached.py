@@ -31,8 +31,13 @@ def as_a_view_of_its_own(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return z + 1, z.detach().t(), z[:]
 
 
+def negative(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    z = x * 2
+    return torch._neg_view(z.detach()), z
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("f", [beside_a_view, between_views, beside_its_source, as_a_view_of_its_own])
+@pytest.mark.parametrize("f", [beside_a_view, between_views, beside_its_source, as_a_view_of_its_own, negative])
 def test_results_beside_a_detached_one_keep_their_gradients(f: Callable[..., Any], backend: str) -> None:
     compiled = dynamo_lite.optimize(backend, nopython=True)(f)
     x, y = (torch.arange(4.0).reshape(2, 2).requires_grad_() for _ in range(2))

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import dynamo_lite
 from dynamo_lite.record import log
@@ -71,6 +72,24 @@ def test_a_backward_pass_that_inductor_cannot_take_runs_eagerly(monkeypatch, dyn
         warnings.simplefilter("error")
         (gradient,) = torch.autograd.grad(compiled(x).sum(), x)
     torch.testing.assert_close(gradient, torch.autograd.grad(fn(x).sum(), x)[0])
+
+
+def test_a_backward_pass_that_draws_again_runs_under_inductor_or_not_at_all(monkeypatch):
+    """Only Inductor's kernels draw the same numbers of a seed once more."""
+
+    def refuses(graph, inputs, **settings):
+        if settings.get("is_backward"):
+            raise RuntimeError("no backward pass")
+        return compile_one(graph, inputs, **settings)
+
+    def fn(x):
+        return checkpoint(lambda x: torch.dropout(x.sin(), 0.5, True).sin(), x, use_reentrant=False)
+
+    compile_one = torch._inductor.compile_fx.compile_fx_inner
+    monkeypatch.setattr(torch._inductor.compile_fx, "compile_fx_inner", refuses)
+    result = dynamo_lite.compile(fn, backend="inductor", fullgraph=True)(torch.ones(16, requires_grad=True))
+    with pytest.raises(RuntimeError, match="no backward pass"):
+        result.sum().backward()
 
 
 def test_the_program_interrupts_the_compiler_of_a_backward_pass(monkeypatch):

@@ -81,8 +81,15 @@ def gathered(x):
     return out[0]
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("function", [reduced, gathered])
+def averaged(x):
+    torch.distributed.all_reduce(x, torch.distributed.ReduceOp.AVG)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "backend"),
+    [(reduced, "eager"), (reduced, "aot_eager"), (gathered, "eager"), (gathered, "aot_eager"), (averaged, "eager")],
+)
 def test_a_write_of_a_group_counts_as_in_eager_execution(function, backend, alone):
     def run(call):
         x = torch.ones(2)

@@ -543,3 +543,30 @@ def test_a_backward_pass_behind_autocast_computes_in_float32_what_the_forward_pa
     expected = gradient(f)
     assert not torch.equal(expected, expected.bfloat16().float())
     torch.testing.assert_close(gradient(dynamo_lite.optimize("aot_eager")(f)), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_backward_pass_of_the_program_runs_in_the_autocast_that_it_needs():
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return x @ weight
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, weight = ctx.saved_tensors
+            return gradient @ weight.t(), x.t() @ gradient
+
+    weight = torch.arange(64.0).reshape(8, 8).div(63).requires_grad_()
+    x = torch.linspace(0, 1, 16).reshape(2, 8)
+
+    def f(x):
+        with torch.autocast("cpu", enabled=False):
+            x = x * 2
+        return Product.apply(x, weight)
+
+    def gradient(f):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return torch.autograd.grad(f(x).float().sum(), weight)[0]
+
+    torch.testing.assert_close(gradient(dynamo_lite.optimize("aot_eager")(f)), gradient(f))

@@ -23,7 +23,6 @@ FIRST = "torch.compile gives up a frame that has no operator at its first call"
 
 EXCEPTIONS = {
     "optional_number": Allowed(2, FIRST),
-    "module_with_a_legacy_backward_hook": Allowed(4, "torch.compile runs the layer, whose call breaks, eagerly"),
     "equal_hook_from_outside": Allowed(2, HOOKS),
     "equal_pre_hook_from_outside": Allowed(2, HOOKS),
     "loop_with_break": Allowed(5, LOOP),

@@ -500,3 +500,17 @@ def test_inputs_as_masks():
 
     arguments = torch.ones(3), torch.tensor([True, False, True]), torch.tensor([False, False, True])
     assert not list(differences(dynamo_lite.compile(fn, backend="eager", fullgraph=True)(*arguments), fn(*arguments)))
+
+
+def test_a_question_about_strides_that_data_decide():
+    def fn(x):
+        selected = x.expand(3, 3)[x > 0]
+        return selected.t().is_contiguous(), selected * 2
+
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(fn, backend=counter)
+    for values in ([1.0, 0, 0], [1.0, 2, 0], [0.0, 0, 0]):
+        x = torch.tensor(values)
+        assert not list(differences(compiled(x), fn(x)))
+    with pytest.raises(Unsupported, match=r"DL004 .*asks for .*which data decide"):
+        dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x)

@@ -5,6 +5,7 @@ behind the compiled graph, as a view without gradients.
 Invariant: a result that requires gradients in the graph requires them behind it, and a change of one of the two counts in `_version` of the
 other. A compiler drops `detach`, which does nothing to it: its code returns one object for `z.detach()` and for the base of `z.view(-1)`.
 AOTAutograd (torch 2.13) marks this object as not differentiable, and the gradient of the view is lost. Of `z` and `z.detach()` it knows.
+Results with the negative bit are left alone: a compiler computes what the bit stands for.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _as_views(results: list[Any], infos: list[Any]) -> list[Any] | None:
     made = list(infos)
     alone = (OutputType.non_alias, OutputType.alias_of_intermediate_base_is_user_output)
     for i, tensor in tensors.items():
-        if tensor.requires_grad or infos[i].output_type not in alone:
+        if tensor.requires_grad or tensor.is_neg() or infos[i].output_type not in alone:
             continue
         for j, other in tensors.items():
             if not other.requires_grad or memory[i] != memory[j] or other.dtype != tensor.dtype:

@@ -36,7 +36,7 @@ from torch.fx import Node
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dynamo_lite.exc import Unsupported, gist, unsupported
+from dynamo_lite.exc import Unsupported, asked_for, asks_for_data, gist, unsupported
 from dynamo_lite.markers import is_allowed_in_graph
 from dynamo_lite.messages import unshown
 from dynamo_lite.record import STATS
@@ -582,12 +582,8 @@ def _refuse(target: object, error: Exception) -> NoReturn:
     for cls, slug in _FAILURES.items():
         if isinstance(error, cls):
             unsupported(slug, _name(target), error)
-    if type(error).__name__ == "GuardOnDataDependentSymNode":
-        unsupported(
-            "data-dependent-size",
-            f"{_name(target)} asks for {getattr(error, 'cond', 'what')}, which data decide",
-            error,
-        )
+    if asks_for_data(error):
+        unsupported("data-dependent-size", f"{_name(target)} {asked_for(error)}", error)
     unsupported("fake-tensor-error", f"{_name(target)}: {gist(error)}", error)
 
 

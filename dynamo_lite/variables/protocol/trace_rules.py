@@ -51,8 +51,20 @@ SKIPPED_TORCH = (
 
 _CALLS_MODULES = ("torch.distributed.fsdp", "torch.nn.parallel.distributed")
 """Parts of torch that are not followed, whose calls of the program's modules are captured: they manage memory and reducers."""
-_LAYERS = "torch.nn.modules."
-"""Where the `forward` of modules is captured as those of the program are, if eager code calls it."""
+_COMPOSED = {
+    "torch.nn.modules.activation": ("MultiheadAttention.forward",),
+    "torch.nn.modules.adaptive": ("AdaptiveLogSoftmaxWithLoss.forward",),
+    "torch.nn.modules.container": ("Sequential.forward",),
+    "torch.nn.modules.transformer": (
+        "Transformer.forward",
+        "TransformerDecoder.forward",
+        "TransformerDecoderLayer.forward",
+        "TransformerEncoder.forward",
+        "TransformerEncoderLayer.forward",
+    ),
+}
+"""Layers made of others, which are captured as modules of the program are where eager code calls them. A graph of one operator, for each
+size of its weights, would cost more than it gains."""
 
 FOLLOWED_TORCH = frozenset(
     {
@@ -221,9 +233,8 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
         return "marked to be skipped", False
     if top in SKIPPED_MODULES or (_is_skipped_torch(module) and not module.startswith(_CALLS_MODULES)):
         return f"module {module}", True
-    if (
-        top == "torch" and not (module.startswith(_LAYERS) and code.co_name == "forward")
-    ) or top in sys.stdlib_module_names:
+    is_composed = _qualified_name(code) in _COMPOSED.get(module, ())
+    if (top == "torch" and not is_composed) or top in sys.stdlib_module_names:
         # These call back into user code: hooks, checkpointed functions, decorators.
         return f"module {module}", False
     if module.startswith("namedtuple_") and code.co_filename == "<string>":

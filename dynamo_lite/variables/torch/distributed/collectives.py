@@ -170,7 +170,8 @@ def _check(tx: Frame, tensor: VariableTracker, name: str) -> None:
 
 
 _COPIED = frozenset({"all_gather_into_tensor", "reduce_scatter_tensor"})
-"""Collectives whose results groups, those of gloo at least, copy to the tensor of the program: an ordinary write."""
+"""Collectives whose results groups, those of gloo at least, copy to the tensor of the program: an ordinary write. (As is the quotient of a
+mean.)"""
 
 
 def _fits(tensor: VariableTracker, result: VariableTracker) -> bool:
@@ -207,12 +208,14 @@ def _begin(
     if not all(_fits(tensor, read if parts else made) for tensor in written):
         unsupported(SLUG, f"{name} between tensors of other shapes or dtypes")
 
+    counts = name in _COPIED or any(one.is_python_constant() and one.as_python_constant() == "avg" for one in options)
+
     def finish(tx: Frame) -> None:
         done = tx.tr.graph.call(tx, "call_function", operators.wait_tensor, [made])
         each = tx.tr.unpack(tx, _method(tx, done, "chunk", ask(tx, group, GROUP_SIZE))) if parts else [done]
         for target, value in zip(written, each, strict=True):
             # A write to `data` does not count in the `_version` of the tensor, nor does a group's own.
-            _method(tx, target if name in _COPIED else get_attr(tx, target, "data"), "copy_", value)
+            _method(tx, target if counts else get_attr(tx, target, "data"), "copy_", value)
 
     work = WorkVariable(finish, saved)
     tx.tr.effects.collectives.append(work)
