@@ -45,17 +45,22 @@ class UserFrame(traceback.FrameSummary):
         end_col: int | None = None,
         end_lineno: int | None = None,
     ) -> None:
+        if source_line and end_lineno not in (None, lineno):  # one line is recorded
+            end_lineno, end_col = lineno, None if col is None else len(source_line.rstrip().encode())
         super().__init__(
             filename,
             lineno,
             function,
             lookup_line=False,
-            line=source_line or None,
+            line=f"{source_line.rstrip()}\n" if source_line else None,
             end_lineno=end_lineno,
             colno=col,
             end_colno=end_col,
         )
         self.source_line = source_line
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, name) for name in self.__match_args__)
 
     @property
     def function(self) -> str:

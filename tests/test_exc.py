@@ -150,3 +150,15 @@ def test_names_and_constructors_of_torch():
 )
 def test_the_gist_of_an_error_of_torch(text, said):
     assert exc.gist(RuntimeError(text)) == said
+
+
+@pytest.mark.parametrize("end_lineno", [2, 3])
+def test_frames_with_a_recorded_line_are_those_of_traceback(end_lineno):
+    frame = UserFrame("gone.py", 2, "f", "    y = g(x,", 8, 10, end_lineno)
+    carets = "^^" if end_lineno == 2 else "^^^^"
+    assert traceback.format_list([frame]) == [f'  File "gone.py", line 2, in f\n    y = g(x,\n        {carets}\n']
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        kept = pickle.loads(pickle.dumps(frame, protocol))
+        assert [getattr(kept, name) for name in UserFrame.__match_args__] == [
+            getattr(frame, name) for name in UserFrame.__match_args__
+        ]

@@ -357,7 +357,7 @@ def _remove_idle(builder: GraphBuilder) -> None:
 
 def _remove_dead(builder: GraphBuilder, added: list[Node]) -> None:
     wanted = {*builder.outputs, *added}
-    known = builder.operators.known
+    known = builder.operators.known.get(builder.graph)
     for node in known.unused(wanted) if known is not None else ():
         builder.graph.erase_node(node)
     for node in reversed(list(builder.graph.nodes)):

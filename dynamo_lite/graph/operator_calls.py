@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
 from torch.utils._pytree import tree_iter
 
@@ -81,7 +81,7 @@ class OperatorCalls:
         self.written: list[TensorValue] = []  # all tensors that were given to operators which may write
         self.changed: list[TensorValue] = []  # those that were written to, as far as that is known
         self.idle: list[Node] = []  # operators of torch that only return an argument
-        self.known: Any = None  # what models have computed of the graph's constants
+        self.known: dict[Graph, Any] = {}  # what models have computed of the constants of a graph, or of a body's
         self.tells_writes = True  # whether `changed` has all to which what these return is written
         self.memos = DataMemos(builder)
 

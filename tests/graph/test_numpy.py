@@ -970,3 +970,53 @@ def test_limits_of_dtypes():
         torch.testing.assert_close(fn(sign * x()), _limits_in_sides(sign * x()))
     assert counter.frame_count == 1
     run_both(lambda v: (v, np.finfo(np.int32)), x(), backend="eager")
+
+
+def written_then_shared(x):
+    array = np.zeros(3, dtype=np.int64)
+    array[0] = 5
+    n = int(array[1])
+    torch.from_numpy(array).add_(x)
+    return torch.from_numpy(array) + n + int(np.arange(2)[1])
+
+
+def written_then_read(x):
+    array = np.arange(3)
+    array[0] = 5
+    rows = array.tolist()
+    mean = array.mean()
+    return x.reshape(*np.arange(3, 5)[:1], -1) + rows[0], mean, array
+
+
+def filled_through_a_view(x):
+    array = np.arange(3)
+    view = array[:2]
+    view.fill(4)
+    n = int(view[0])
+    torch.from_numpy(array).mul_(2)
+    return x * n + int(np.arange(3)[2]), array
+
+
+@pytest.mark.parametrize("fn", [written_then_shared, written_then_read, filled_through_a_view])
+def test_writes_to_arrays_whose_numbers_were_known(fn):
+    x = torch.tensor([1, 2, 3])
+    assert not list(differences(dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x), fn(x)))
+
+
+def in_a_vmap(x):
+    return torch.vmap(lambda row: row * int(np.arange(3)[2]))(x) + int(np.arange(4)[3])
+
+
+def in_a_gradient(x):
+    array = np.arange(3)
+    return torch.func.grad(lambda x: (x * int(array[2])).sum())(x) * int(array[1])
+
+
+def in_a_side(x):
+    return torch.cond(x.sum() > 0, lambda x: x * int(np.arange(3)[2]), lambda x: x - int(np.arange(3)[1]), (x,))
+
+
+@pytest.mark.parametrize("fn", [in_a_vmap, in_a_gradient, in_a_side])
+def test_known_numbers_in_bodies(fn):
+    x = torch.tensor([1.0, 2, 3])
+    assert not list(differences(dynamo_lite.compile(fn, backend="eager", fullgraph=True)(x), fn(x)))

@@ -72,13 +72,18 @@ class KnownTensors:
                 unseen -= near
                 part |= near
                 pending += near
-            if part.isdisjoint(wanted) and all(user in part for node in part for user in node.users):
+            neighbours = {other for node in part for other in (*node.all_input_nodes, *node.users)}
+            if part.isdisjoint(wanted) and neighbours <= part:
                 dead |= part
         return [node for node in reversed(self.graph.nodes) if node in dead]
 
     def _forget(self, memories: set[int | None]) -> None:
-        kept = {node: value for node, value in self.values.items() if _memory(value) not in memories - {None}}
-        self.values = kept
+        """Drop the tensors in this memory, and the operators that have written to them."""
+        lost = {node for node, value in self.values.items() if value is not None and _memory(value) in memories}
+        lost |= {
+            node for node, value in self.values.items() if value is None and not lost.isdisjoint(node.all_input_nodes)
+        }
+        self.values = {node: value for node, value in self.values.items() if node not in lost}
 
 
 def _is_followed(node: Node) -> bool:
@@ -108,7 +113,7 @@ def known_values(builder: GraphBuilder, array: ArrayVariable) -> Any:
     node = array.proxy.node
     if node is None or node.graph is not builder.graph:  # one from outside of a body
         return None
-    known = builder.operators.known
-    if known is None or known.graph is not builder.graph:
-        known = builder.operators.known = KnownTensors(builder.graph)
+    known = builder.operators.known.get(builder.graph)
+    if known is None:
+        known = builder.operators.known[builder.graph] = KnownTensors(builder.graph)
     return known.value(node)
