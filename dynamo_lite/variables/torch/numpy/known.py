@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from dynamo_lite.graph.core import functional
 from dynamo_lite.graph.core.nodes import run_node
 from dynamo_lite.graph.core.values import TensorValue
+from dynamo_lite.signals import let_through
 
 if TYPE_CHECKING:
     from dynamo_lite.graph.builder import GraphBuilder
@@ -52,7 +53,8 @@ class KnownTensors:
         if _is_followed(node) and all(given in self.values for given in inputs):
             try:
                 result = run_node(node, self.values)
-            except Exception:
+            except Exception as error:  # numpy's, which the graph raises when it runs
+                let_through(error)
                 result = NotImplemented
             if result is None or (isinstance(result, torch.Tensor) and _is_small(result)):
                 self.values[node] = result
