@@ -467,3 +467,20 @@ def test_a_number_that_is_known_is_no_number_of_other_tensors():
     for fn, args in ((checked, (three, seven)), (plain, (seven,))):
         compiled = dynamo_lite.compile(fn, backend="eager", fullgraph=True)
         assert str(compiled(*args)) == str(fn(*args))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize(
+    "convert", [int, math.floor, math.trunc, lambda x: int(x * 2)], ids=["int", "floor", "trunc", "twice"]
+)
+def test_an_int_that_nobody_wants_of_a_float_that_has_none(convert, backend):
+    def fn(x):
+        convert(x.sum().item())
+        return x + 1
+
+    compiled = dynamo_lite.compile(fn, backend=backend, fullgraph=True)
+    assert compiled(torch.tensor([1.0, 2.5])).tolist() == [2, 3.5]
+    with pytest.raises(OverflowError, match="cannot convert float infinity to integer"):
+        compiled(torch.tensor([1.0, math.inf]))
+    with pytest.raises(ValueError, match="cannot convert float NaN to integer"):
+        compiled(torch.tensor([1.0, math.nan]))

@@ -52,7 +52,7 @@ class SymbolicSizes(GraphEffect):
     only returns, before compilers add others. `stored`: the symbols of a graph that was read. `asserts`: whether the graph asserts
     something of numbers that data decide although it need not have them; `failures`: how often it has raised. `branches`: what became of
     branches of the program that data decide, for reports; `sides`: how many sides of such branches have been followed. `may_raise`:
-    quotients whose divisor data decide."""
+    quotients whose divisor data decide, and ints of floats that they decide."""
 
     known: Symbols | None = None
     is_of_inputs: bool = False
@@ -145,7 +145,7 @@ class SymbolicSizes(GraphEffect):
     # -- at the end of the trace
 
     def prepare(self) -> Sequence[Node]:
-        self._return_quotients()
+        self._return_what_may_raise()
         if self.known is not None and self.known.add_runtime_asserts(self.builder) and self.needs_no_data:
             tr = self.builder.tr
             self.asserts = True
@@ -153,8 +153,8 @@ class SymbolicSizes(GraphEffect):
             tr.guards.global_state(self.hold, "what this version assumes of numbers from data has held so far")
         return ()
 
-    def _return_quotients(self) -> None:
-        """Quotients of which the program wants no more than the error, if there is one, become results that it does not see: compilers
+    def _return_what_may_raise(self) -> None:
+        """Numbers of which the program wants no more than the error, if there is one, become results that it does not see: compilers
         leave out what nothing uses."""
         builder = self.builder
         for value in self.may_raise:

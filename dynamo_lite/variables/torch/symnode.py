@@ -278,7 +278,9 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         operands = [vt.value for vt in trackers]
     if function in _SHIFTS and _is_known_int(operands[1]) and issubclass(trackers[0].python_type(), int):
         return _shift(tx, function, *trackers)
-    may_raise = function in QUOTIENTS and _is_zero_for_some(tx, trackers[1])
+    may_raise = (function in QUOTIENTS and _is_zero_for_some(tx, trackers[1])) or (
+        function in _TO_INT and is_from_data(trackers[0]) and trackers[0].python_type() is float  # an infinity, a nan
+    )
     nested = max([getattr(o, "nested", 0) for o in operands]) + (function in _QUOTIENTS)
     if nested > MOST_NESTED:
         return with_present_numbers(tx, function, trackers)
@@ -298,8 +300,10 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     made = from_number(result, ("call", function, tuple(operands)))
     if nested and isinstance(made, SymNodeVariable):
         made.proxy.nested = nested
-    if may_raise:
-        _keep(tx, made.proxy if isinstance(made, SymNodeVariable) else _like(function, operands[1]))
+    if may_raise and isinstance(made, SymNodeVariable):
+        _keep(tx, made.proxy)
+    elif may_raise and function in QUOTIENTS:
+        _keep(tx, _like(function, operands[1]))
     return made
 
 
@@ -320,13 +324,13 @@ def _like(function: Callable[..., Any], divisor: Any) -> SymValue:
     return SymValue(evaluate(function, 1, _host(divisor)), None, ("call", function, (1, divisor)))
 
 
-def _keep(tx: Frame, quotient: SymValue) -> None:
-    """Have a quotient computed, for the error, even if nobody wants it; one in a side of a branch in that side only."""
+def _keep(tx: Frame, number: SymValue) -> None:
+    """Have a number computed, for the error, even if nobody wants it; one in a side of a branch in that side only."""
     graph = tx.tr.graph
     if graph.scope is None:
-        graph.passes.sizes.may_raise.append(quotient)
+        graph.passes.sizes.may_raise.append(number)
     else:
-        graph.node(quotient)
+        graph.node(number)
 
 
 def _is_zero_for_some(tx: Frame, divisor: VariableTracker) -> bool:
