@@ -10,6 +10,7 @@ Results with the negative bit are left alone: a compiler computes what the bit s
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,14 +53,18 @@ def _as_views(results: list[Any], infos: list[Any]) -> list[Any] | None:
     tensors = {i: result for i, result in enumerate(results) if isinstance(result, Tensor)}
     if len({tensor.requires_grad for tensor in tensors.values()}) < 2:
         return None
-    memory = {i: StorageWeakRef(tensor.untyped_storage()) for i, tensor in tensors.items()}
+    with_gradients = collections.defaultdict(list)
+    for i, tensor in tensors.items():
+        if tensor.requires_grad:
+            with_gradients[StorageWeakRef(tensor.untyped_storage())].append(i)
     made = list(infos)
     alone = (OutputType.non_alias, OutputType.alias_of_intermediate_base_is_user_output)
     for i, tensor in tensors.items():
         if tensor.requires_grad or tensor.is_neg() or infos[i].output_type not in alone:
             continue
-        for j, other in tensors.items():
-            if not other.requires_grad or memory[i] != memory[j] or other.dtype != tensor.dtype:
+        for j in with_gradients.get(StorageWeakRef(tensor.untyped_storage()), ()):
+            other = tensors[j]
+            if other.dtype != tensor.dtype:
                 continue
             kind, base = infos[j].output_type, infos[j].base_idx
             if kind is OutputType.alias_of_intermediate_save_as_output:  # the first view of this base

@@ -233,7 +233,7 @@ def why_not_captured(code: types.CodeType, globals_: dict[str, Any]) -> tuple[st
         return "marked to be skipped", False
     if top in SKIPPED_MODULES or (_is_skipped_torch(module) and not module.startswith(_CALLS_MODULES)):
         return f"module {module}", True
-    is_composed = _qualified_name(code) in _COMPOSED.get(module, ())
+    is_composed = module in _COMPOSED and _qualified_name(code) in _COMPOSED[module]
     if (top == "torch" and not is_composed) or top in sys.stdlib_module_names:
         # These call back into user code: hooks, checkpointed functions, decorators.
         return f"module {module}", False

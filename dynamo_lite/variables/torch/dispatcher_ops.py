@@ -81,14 +81,15 @@ def name_of(operator: OpOverload | OpOverloadPacket) -> str:
     return operator.name() if isinstance(operator, OpOverload) else operator._qualified_op_name
 
 
-ERRORS = (RuntimeError, ValueError)
-"""What collectives raise, or classes derived from these."""
+def notices_errors(tx: Frame) -> bool:
+    """Whether the graph must end before a collective, since a block of the program around it would notice its error (of one of these
+    classes). A frame whose graph has communicated does not start again: the other processes would have to take part once more."""
+    return not tx.tr.breaks_raise and is_noticed(tx, (RuntimeError, ValueError))
 
 
 def check_unnoticed(tx: Frame, name: str) -> None:
-    """Break before a collective whose error a block of the program around it would notice. A frame whose graph has communicated does not
-    start again: the other processes would have to take part once more."""
-    if not tx.tr.breaks_raise and is_noticed(tx, ERRORS):
+    """Break before a collective where a block of the program would notice its error."""
+    if notices_errors(tx):
         unsupported("call-c-function", f"{name} in a block that would notice its error")
 
 

@@ -278,9 +278,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         operands = [vt.value for vt in trackers]
     if function in _SHIFTS and _is_known_int(operands[1]) and issubclass(trackers[0].python_type(), int):
         return _shift(tx, function, *trackers)
-    may_raise = (function in QUOTIENTS and _is_zero_for_some(tx, trackers[1])) or (
-        function in _TO_INT and is_from_data(trackers[0]) and trackers[0].python_type() is float  # an infinity, a nan
-    )
+    may_be_infinite = function in _TO_INT and is_from_data(trackers[0]) and trackers[0].python_type() is float
+    may_raise = may_be_infinite or (function in QUOTIENTS and _is_zero_for_some(tx, trackers[1]))
     nested = max([getattr(o, "nested", 0) for o in operands]) + (function in _QUOTIENTS)
     if nested > MOST_NESTED:
         return with_present_numbers(tx, function, trackers)
@@ -300,10 +299,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     made = from_number(result, ("call", function, tuple(operands)))
     if nested and isinstance(made, SymNodeVariable):
         made.proxy.nested = nested
-    if may_raise and isinstance(made, SymNodeVariable):
-        _keep(tx, made.proxy)
-    elif may_raise and function in QUOTIENTS:
-        _keep(tx, _like(function, operands[1]))
+    if may_raise and (isinstance(made, SymNodeVariable) or function in QUOTIENTS):
+        _keep(tx, made.proxy if isinstance(made, SymNodeVariable) else _like(function, operands[1]))
     return made
 
 

@@ -30,8 +30,7 @@ from dynamo_lite.variables.protocol.constant import NOT_IMPLEMENTED, TRUE, Const
 from dynamo_lite.variables.protocol.descr import DescriptorVariable, PlainObject
 from dynamo_lite.variables.protocol.dispatch import CONSTRUCTORS, HANDLERS, builtin, refuse
 from dynamo_lite.variables.protocol.wrap import builds
-from dynamo_lite.variables.stdlib.delayed_errors import is_noticed
-from dynamo_lite.variables.torch.dispatcher_ops import ERRORS, check_unnoticed
+from dynamo_lite.variables.torch.dispatcher_ops import check_unnoticed, notices_errors
 from dynamo_lite.variables.torch.tensor import TensorVariable
 
 from .process_groups import GROUP_NAME, GROUP_SIZE, SLUG, ask, functions_of
@@ -146,7 +145,7 @@ def work_wait(
     if timeout or kwargs:
         raise self.saved
     if self.finish is not None:
-        if not tx.tr.breaks_raise and is_noticed(tx, ERRORS):
+        if notices_errors(tx):
             raise self.saved
         tx.tr.effects.collectives.remove(self)
         self.finish(tx)

@@ -28,7 +28,7 @@ from dynamo_lite.variables.protocol.base import MISSING, VariableTracker
 from dynamo_lite.variables.protocol.constant import ConstantVariable
 from dynamo_lite.variables.torch.tensor import TensorVariable, ValueVariable, converted_item, has_numbers, metadata
 
-from .known import known_values
+from .known import known_number
 from .layout import Layout, is_of_data, is_only_named_otherwise, shape_now, strides_now
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class ArrayVariable(VariableTracker):
     # -- numbers
 
     def nb_bool(self, tx: Frame) -> VariableTracker:
-        known = known_values(tx.tr.graph, self)
-        if known is not None and known.ndim == 0:
+        if (known := known_number(tx.tr.graph, self)) is not None:
             return ConstantVariable(bool(known))
         return unsupported("data-dependent-branch", self.describe(), origin=made_at(self.proxy))
 
@@ -98,9 +97,8 @@ class ArrayVariable(VariableTracker):
 
     def number(self, tx: Frame, convert: Callable[[Any], Any]) -> VariableTracker:
         """The only element as a Python number."""
-        known = known_values(tx.tr.graph, self)
-        if known is not None and known.ndim == 0:
-            return ConstantVariable(convert(known.item()))
+        if (known := known_number(tx.tr.graph, self)) is not None:
+            return ConstantVariable(convert(known))
         if not has_numbers(tx) or self.proxy.meta.ndim:
             return unsupported(
                 "data-dependent-operator", f"a number from {self.describe()}", origin=made_at(self.proxy)

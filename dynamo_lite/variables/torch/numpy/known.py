@@ -101,13 +101,18 @@ def _is_small(tensor: Any) -> bool:
     """Whether a tensor, or what has its metadata, holds a few ints or truths of the CPU."""
     dtype, shape = tensor.dtype, tensor.shape
     is_exact = not (dtype.is_floating_point or dtype.is_complex)
-    if not is_exact or tensor.device.type != "cpu" or not all(type(n) is int for n in shape):
-        return False
-    return torch.Size(shape).numel() <= _MOST_ELEMENTS
+    is_fixed = tensor.device.type == "cpu" and all(type(n) is int for n in shape)
+    return is_exact and is_fixed and torch.Size(shape).numel() <= _MOST_ELEMENTS
 
 
 def _memory(value: Any) -> int | None:
     return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def known_number(builder: GraphBuilder, array: ArrayVariable) -> Any:
+    """The only element of an array without dimensions as a Python number, None if it depends on more than constants."""
+    known = known_values(builder, array) if not array.proxy.meta.ndim else None
+    return None if known is None else known.item()
 
 
 def known_values(builder: GraphBuilder, array: ArrayVariable) -> Any:
@@ -115,7 +120,6 @@ def known_values(builder: GraphBuilder, array: ArrayVariable) -> Any:
     node = array.proxy.node
     if node is None or node.graph is not builder.graph:  # one from outside of a body
         return None
-    known = builder.operators.known.get(builder.graph)
-    if known is None:
+    if (known := builder.operators.known.get(builder.graph)) is None:
         known = builder.operators.known[builder.graph] = KnownTensors(builder.graph)
     return known.value(node)

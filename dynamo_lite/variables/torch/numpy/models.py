@@ -45,7 +45,7 @@ from dynamo_lite.variables.torch.tensor import operate as operate_on_tensors
 from . import scalarmath
 from .arrays import ArrayVariable, alias, array_in_memory_of, numpy_dtype
 from .calls import NumpyCall, call_numpy
-from .known import known_values
+from .known import known_number, known_values
 from .scalarmath import ScalarVariable, any_within, varies
 
 if TYPE_CHECKING:
@@ -142,17 +142,17 @@ def _with_tensors(
 
 def _known_number(tx: Frame, array: ArrayVariable) -> VariableTracker | None:
     """The constant that a scalar of numpy's is, None if data decide it."""
-    known = known_values(tx.tr.graph, array) if array.is_scalar else None
-    return None if known is None else ConstantVariable(array.cls(known.item()))
+    known = known_number(tx.tr.graph, array) if array.is_scalar else None
+    return None if known is None else ConstantVariable(array.cls(known))
 
 
 @packs(ArrayVariable)
 def _pack_number(packing: Packing, array: ArrayVariable) -> Any:
     """A number of 64 bits among sizes or positions, as one of Python's; of smaller ones torch may ask for the dtype."""
-    known = known_values(packing.builder, array) if array.cls is numpy.int64 else None
+    known = known_number(packing.builder, array) if array.cls is numpy.int64 else None
     if known is None:
         return unsupported("graph-argument-type", f"{array.cls.__name__} {array.describe()}")
-    return packing.constant(known.item())
+    return packing.constant(known)
 
 
 _KEEP_DTYPE = frozenset({"masked_fill", "masked_fill_", "fill_"})
