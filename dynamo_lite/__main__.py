@@ -16,14 +16,17 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from . import __version__, check_python
 from .config import config, unknown_variables
 from .exc import BREAKS, InvalidBackend, format_break, many, slug_of
+
+if TYPE_CHECKING:
+    from .report.coverage import Measurement
 
 
 def _say(text: str, end: str = "\n") -> None:
@@ -39,29 +42,41 @@ def _say(text: str, end: str = "\n") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run a script; with `--coverage` or `--html` end with the report, also when the script fails or exits."""
-    from .backends.registry import lookup_backend
     from .report.coverage import Measurement
-    from .report.script import NoScript, redirected, run_script
 
     if not _can_write_html(options.html) or not _can_write("--trace", options.trace):
         return 2
-    if options.backend is not None:
-        lookup_backend(options.backend)  # an unknown one is told without a report of nothing
     wanted = options.coverage or options.html is not None
     measurement = Measurement(options.window, keep_texts=options.html is not None) if wanted else None
-    try:
-        with measurement or nullcontext(), redirected(options.backend):
-            run_script(options.target, options.arguments, as_module=options.module)
-    except NoScript:
-        measurement = None
-        raise
-    finally:
+
+    def tell() -> None:
         if measurement is not None and options.html is not None:
             _write_html(measurement.coverage(), options)
         if measurement is not None and options.coverage:
             _say(str(measurement.coverage()))
         _timing(options)
+
+    _run_and(tell, options, measurement)
     return 0
+
+
+def _run_and(tell: Callable[[], None], options: argparse.Namespace, measurement: Measurement | None) -> None:
+    """Run the script of a command, measured, and `tell` what was seen, also where the script fails or exits. There is no report of nothing:
+    an unknown backend and a script that can't be run are raised."""
+    from .backends.registry import lookup_backend
+    from .report.script import NoScript, redirected, run_script
+
+    if options.backend is not None:
+        lookup_backend(options.backend)
+    try:
+        with measurement or nullcontext(), redirected(options.backend):
+            run_script(options.target, options.arguments, as_module=options.module)
+    except NoScript:
+        raise
+    except BaseException:
+        tell()
+        raise
+    tell()
 
 
 def _can_write_html(path: str | None) -> bool:
@@ -130,29 +145,22 @@ def explain(options: argparse.Namespace) -> int:
         return 0
     if numbers:
         return _explain_breaks([options.target, *options.arguments])
-    from .backends.registry import lookup_backend
     from .record import log
     from .report.coverage import Measurement
     from .report.explain import describe_frame
-    from .report.script import NoScript, redirected, run_script
 
     if not _can_write_html(options.html):
         return 2
-    if options.backend is not None:
-        lookup_backend(options.backend)
     measurement = Measurement(keep_texts=True) if options.html is not None else None
-    try:
-        with measurement or nullcontext(), redirected(options.backend):
-            run_script(options.target, options.arguments, as_module=options.module)
-    except NoScript:
-        measurement = None
-        raise
-    finally:
+
+    def tell() -> None:
         if measurement is not None:
             _write_html(measurement.coverage(), options)
-        else:
-            for frame in log.snapshot():
-                _say("\n".join(describe_frame(frame)), end="\n\n")
+            return
+        for frame in log.snapshot():
+            _say("\n".join(describe_frame(frame)), end="\n\n")
+
+    _run_and(tell, options, measurement)
     return 0
 
 

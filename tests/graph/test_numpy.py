@@ -940,7 +940,13 @@ def _truths(v):
     return v.view(-1) if np.arange(3).sum() == 3 and numbers == [1, 2] else v
 
 
-@pytest.mark.parametrize("program", [_swapped, _truths])
+def _centres(v):
+    cells = (np.array(v.shape[1:]) + 1) // 2
+    across, down = np.meshgrid(np.arange(cells[1]) + 0.5, np.linspace(0, 1, num=cells[0]))
+    return torch.from_numpy(across * down) + v.mean()
+
+
+@pytest.mark.parametrize("program", [_swapped, _truths, _centres])
 def test_numbers_that_no_data_meet(program):
     whole(program, torch.randn(2, 3, 4))
 

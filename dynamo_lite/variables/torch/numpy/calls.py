@@ -157,6 +157,8 @@ class NumpyCall:
         dtype = getattr(torch, value.dtype.name, None) if isinstance(value, numpy.generic) else None
         if dtype is None or self.path in _INDEXING:
             return vt
+        if is_place and dtype is torch.int64:
+            return ConstantVariable(int(value))
         options = {"dtype": ConstantVariable(dtype)}
         scalar = tx.tr.graph.call(tx, "call_function", torch.tensor, [ConstantVariable(value.item())], options)
         return ValueVariable(scalar.proxy)

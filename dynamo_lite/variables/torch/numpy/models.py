@@ -146,6 +146,11 @@ def _known_number(tx: Frame, array: ArrayVariable) -> VariableTracker | None:
     return None if known is None else ConstantVariable(array.cls(known))
 
 
+def _constant_if_known(tx: Frame, vt: VariableTracker) -> VariableTracker:
+    """The argument of a function of numpy's; a scalar that follows from constants of the graph as a constant, since it may be a size."""
+    return (_known_number(tx, vt) if isinstance(vt, ArrayVariable) else None) or vt
+
+
 @packs(ArrayVariable)
 def _pack_number(packing: Packing, array: ArrayVariable) -> Any:
     """A number of 64 bits among sizes or positions, as one of Python's; of smaller ones torch may ask for the dtype."""
@@ -178,6 +183,8 @@ def call_function(tx: Frame, real: Any, args: list[VariableTracker], kwargs: dic
         return unsupported("numpy", f"numpy.{real.__name__}")
     if real is numpy.asanyarray:
         real = numpy.asarray  # there are no arrays of subclasses here
+    args = [_constant_if_known(tx, vt) for vt in args]
+    kwargs = {name: _constant_if_known(tx, vt) for name, vt in kwargs.items()}
     if real in _OF_DTYPES:
         found = NumpyCall(real.__name__, real, args, kwargs).expected()
         return tx.tr.wrap_new(found)
