@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.testing import CompileCounter, run_both
+from dynamo_lite.testing import CompileCounter, CompileCounterWithBackend, differences, run_both
 from tests.helpers.graph_counts import whole
 
 
@@ -26,6 +26,26 @@ def test_legacy_classes():
     whole(lambda a: (torch.FloatTensor([1.0]) + a[0], torch.LongTensor([1, 2]), torch.Tensor(2, 2).zero_()), x())
     whole(lambda a: (a + 1, isinstance(a, torch.FloatTensor), isinstance(a, torch.cuda.FloatTensor)), x())
     whole(lambda a: (a + 1, isinstance(a, torch.DoubleTensor)), x().double())
+
+
+LEGACY = {
+    "size": lambda a: torch.LongTensor([a.size(0), 2]) + 1,
+    "size-of-data": lambda a: torch.LongTensor([[a[a > 3].size(0), 2], [a.size(0), 1]]),
+    "default-dtype": lambda a: torch.Tensor([a.size(0), 2, a[a > 3].size(0)]) * 2,
+    "item": lambda a: torch.DoubleTensor([a.sum().item(), 0.5]),
+    "new": lambda a: a.new([a[a > 3].size(0), 2]),
+    "shapes": lambda a: (torch.LongTensor(a.shape).shape, a.new(a.size()).shape, torch.Tensor(a.shape).shape),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", LEGACY.values(), ids=LEGACY)
+def test_legacy_classes_of_numbers_that_vary(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    for n in (4, 6, 7, 9):
+        assert not list(differences(compiled(torch.arange(n * 4.0).view(n, 4)), fn(torch.arange(n * 4.0).view(n, 4))))
+    assert counter.frame_count <= 2
 
 
 def test_lists_of_bools():

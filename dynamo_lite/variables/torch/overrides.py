@@ -43,6 +43,7 @@ from .numpy.models import ArrayVariable, tensor_of_array
 from .subclasses.announcements import asks_in_code, declines_by_type_error, is_method_of_tensors, public_function, told
 from .subclasses.wrapper_tensor import WrapperTensorVariable, build_wrapper
 from .tensor import FOREIGN_OPERANDS, GETTERS, TensorVariable, ValueVariable, class_attribute, is_operand
+from .tensor_new import legacy_of_numbers
 from .tensor_slots import guard_slots, with_own_slots
 from .value_types import with_named_size
 
@@ -538,7 +539,9 @@ def new_tensor(tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs
     if wanted is torch.Tensor and len(plain) == 1 and isinstance(plain[0], ArrayVariable) and not kwargs:
         dtype = tx.tr.state.read(torch.get_default_dtype, ())
         return tensor_of_array(tx, plain[0], {"dtype": ConstantVariable(dtype)}, copy=False)
-    made = tx.tr.graph.call(tx, "call_function", torch.Tensor, *with_named_size(plain, kwargs))
+    given, named = with_named_size(plain, kwargs)
+    made = legacy_of_numbers(tx, given, named, tx.tr.state.read(torch.get_default_dtype, ()), torch.device("cpu"))
+    made = made or tx.tr.graph.call(tx, "call_function", torch.Tensor, given, named)
     return made if wanted is torch.Tensor else as_class(tx, made, wanted)
 
 

@@ -269,6 +269,15 @@ def _stack(tx: Frame, vt: VariableTracker, dtype: torch.dtype) -> VariableTracke
     return call(tx, "call_method", "reshape", [value, TupleVariable([])]) if isinstance(vt, TensorVariable) else value
 
 
+def legacy_of_numbers(
+    tx: Frame, args: list[VariableTracker], kwargs: dict[str, VariableTracker], dtype: torch.dtype, device: object
+) -> VariableTracker | None:
+    """A legacy constructor's tensor of a sequence of numbers some of which vary; None for other arguments, such as sizes."""
+    if kwargs or len(args) != 1 or not isinstance(args[0], ListVariable | TupleVariable) or not _has_numbers(args[0]):
+        return None
+    return _of_numbers(tx, args[0], {"dtype": ConstantVariable(dtype), "device": ConstantVariable(device)})
+
+
 def _check_data(args: tuple[VariableTracker, ...], dtype: torch.dtype, what: str) -> None:
     """Break for sequences of tensors, and of numpy's scalars that torch converts to another number."""
     if any(_tensors_within(a) and not isinstance(a, TensorVariable) for a in args):
@@ -285,7 +294,9 @@ def legacy_tensor_new(
     if len(args) == 1 and isinstance(args[0], ArrayVariable) and not kwargs and not real.is_cuda:
         return tensor_of_array(tx, args[0], {"dtype": ConstantVariable(real.dtype)}, copy=False)
     _check_data(args, real.dtype, cls.describe())
-    return tx.tr.graph.call(tx, "call_function", real, *with_named_size(list(args), kwargs))
+    given, named = with_named_size(list(args), kwargs)
+    made = legacy_of_numbers(tx, given, named, real.dtype, torch.device("cuda" if real.is_cuda else "cpu"))
+    return made or tx.tr.graph.call(tx, "call_function", real, given, named)
 
 
 @method(torch.Tensor.new)
@@ -296,7 +307,8 @@ def tensor_new(tx: Frame, self: TensorVariable, *args: VariableTracker, **kwargs
         return tensor_of_array(tx, args[0], {"dtype": ConstantVariable(meta.dtype)}, copy=False)
     _check_data(args, meta.dtype, "Tensor.new")
     given, named = with_named_size(list(args), kwargs)
-    return tx.tr.graph.call(tx, "call_method", "new", [self, *given], named)
+    made = legacy_of_numbers(tx, given, named, meta.dtype, meta.device)
+    return made or tx.tr.graph.call(tx, "call_method", "new", [self, *given], named)
 
 
 @method(torch.Tensor.new_tensor)
