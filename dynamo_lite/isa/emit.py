@@ -149,10 +149,6 @@ class Assembler:
     def load_fast(self, name: str) -> None:
         self.emit("LOAD_FAST", name)
 
-    def load_fast_check(self, name: str) -> None:
-        """Raises UnboundLocalError where `load_fast` may crash on an unbound local (3.12+)."""
-        self.emit("LOAD_FAST_CHECK" if _V312 else "LOAD_FAST", name)
-
     def load_fast_and_clear(self, name: str) -> None:
         """Take the value out of a bound local."""
         if _V312:

@@ -153,10 +153,6 @@ def with_traceback(tx: Frame, self: ExceptionVariable, tb: VariableTracker) -> V
 # -- text
 
 
-def _str(tx: Frame, v: VariableTracker) -> str:
-    return tx.call(tx.tr.type_tracker(str), [v]).as_python_constant()
-
-
 def _repr(tx: Frame, v: VariableTracker) -> str:
     return tx.call(tx.tr.wrap_callable(repr), [v]).as_python_constant()
 

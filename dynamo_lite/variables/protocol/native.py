@@ -19,7 +19,7 @@ from dynamo_lite.exc import NotConstant, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa import c_facts
 
-from .abstract import class_path, equal, get_attr, index, is_true, type_name
+from .abstract import class_path, equal, get_attr, index, type_name
 from .base import ObservedException, VariableTracker
 from .constant import ATOMIC_TYPES, NONE, ConstantVariable, is_none
 from .deferred_str import LateText, mark, unmarked
@@ -178,12 +178,6 @@ def optional_attr(tx: Frame, v: VariableTracker, name: str) -> VariableTracker |
         if issubclass(error.exc.python_type(), AttributeError):
             return None
         raise
-
-
-def instance_state(tx: Frame, v: VariableTracker) -> VariableTracker:
-    """`_PyObject_GetState` of an object without slots: its `__dict__`, None if it has none or nothing in it."""
-    state = optional_attr(tx, v, "__dict__")
-    return state if state is not None and is_true(tx, state) else NONE
 
 
 def object_state(tx: Frame, v: VariableTracker) -> VariableTracker:
