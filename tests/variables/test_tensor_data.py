@@ -490,3 +490,19 @@ def test_elements_that_share_memory_are_not_written(backend):
         fn(torch.ones(3))
     with pytest.raises(RuntimeError, match="single memory location"):
         dynamo_lite.compile(fn, backend=backend)(torch.ones(3))
+
+
+@pytest.mark.parametrize("change", [lambda x: x.t_(), lambda x: x.unsqueeze_(0), lambda x: x.squeeze_()])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_another_view_of_assigned_data(change, backend):
+    def viewed(p, x):
+        x.data = p.detach() * 2
+        change(x)
+        return x + 1
+
+    outcomes = []
+    for fn in (viewed, dynamo_lite.compile(viewed, backend=backend)):
+        p, _, x = tensors()
+        result = fn(p, x)
+        outcomes.append((result, x, x.stride()))
+    assert same(*outcomes)

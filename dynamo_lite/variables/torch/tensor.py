@@ -338,6 +338,14 @@ class TensorVariable(VariableTracker):
             cg.asm.call(2)
             cg.asm.pop_top()
 
+    def _check_view(self) -> None:
+        """Break where the tensor has become another view of the data that it was given: the assignment would undo that."""
+        mine, given = self.proxy.meta, self.replaced.data.proxy.meta
+        if (mine.shape, mine.stride, mine.offset) != (given.shape, given.stride, given.offset):
+            error = Unsupported("tensor-attribute", "change of view of a tensor whose data has been assigned")
+            error.break_step = self.mutated_at
+            raise error
+
     def _emit_store(self, cg: Codegen, name: str, value: VariableTracker) -> None:
         store = _STORES.get(name) if cg.tr.overrides is not None else None
         if store is None:
@@ -353,6 +361,7 @@ class TensorVariable(VariableTracker):
 
     def emit_update(self, cg: Codegen) -> None:
         if self.replaced is not None:
+            self._check_view()
             self._emit_store(cg, "data", self.replaced.data)
             self._emit_version(cg)
         if self.is_told:
