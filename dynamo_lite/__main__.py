@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from . import __version__, check_python
+from .breaks import BREAKS, format_break, slug_of
 from .config import config, unknown_variables
-from .exc import BREAKS, InvalidBackend, format_break, many, slug_of
+from .exc import InvalidBackend, many
 
 if TYPE_CHECKING:
     from .report.coverage import Measurement

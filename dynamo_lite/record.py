@@ -17,8 +17,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from .breaks import OfKind, UserFrame, UserStack
 from .config import config
-from .exc import OfKind, Unsupported, UserFrame, UserStack
+from .exc import Unsupported
 from .import_hook import loaded
 from .messages import short_path
 

@@ -17,7 +17,7 @@ HEAD = """# Map
 
 One line per room, from the docstrings of the folders (`python -m tests.rooms --write`). How a call goes through them is in
 [how-it-works.md](../how-it-works.md); what holds between them in [internals.md](internals.md). The surface that users import
-(`api`, `config`, `exc`, `markers`, `compiler`, `optimized_module`) and what every room stands on (`record`, `signals`,
+(`api`, `config`, `exc`, `breaks`, `markers`, `compiler`, `optimized_module`) and what every room stands on (`record`, `signals`,
 `own_builtins`, `plain_data`) lie in `dynamo_lite/` itself; `_eval_frame.c` has its headers in `csrc/`. What may import what is in the
 contracts of `pyproject.toml`.
 

@@ -8,7 +8,8 @@ import pytest
 
 import dynamo_lite
 from dynamo_lite import exc
-from dynamo_lite.exc import BREAKS, Unsupported, UserFrame, format_break, slug_of, unsupported
+from dynamo_lite.breaks import BREAKS, UserFrame, format_break, slug_of
+from dynamo_lite.exc import Unsupported, unsupported
 
 PACKAGE = pathlib.Path(dynamo_lite.__file__).parent
 RAISERS = {"unsupported", "Unsupported"}

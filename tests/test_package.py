@@ -24,7 +24,7 @@ def python(script: str) -> str:
 def test_import_works_without_torch():
     blocked = "import sys; sys.modules['torch'] = None; import dynamo_lite; dynamo_lite.config.recompile_limit; "
     assert (
-        python(blocked + "print(dynamo_lite.exc.BREAKS['call-print'].code, dynamo_lite.is_compiling())")
+        python(blocked + "print(dynamo_lite.breaks.BREAKS['call-print'].code, dynamo_lite.is_compiling())")
         == "DL020 False"
     )
 

@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 5_100,
+    ".": 5_115,
     "backends": 3_870,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,
@@ -24,13 +24,13 @@ MOST_LINES = {
     "graph/core": 6_760,
     "graph/inputs": 810,
     "graph/logs": 600,
-    "graph/passes": 2_770,
+    "graph/passes": 2_772,
     "graph/shapes": 3_145,
     "guards": 2_195,
     "interp": 1_700,
     "isa": 3_262,
     "polyfills": 1_710,
-    "report": 5_330,
+    "report": 5_332,
     "testing": 800,
     "tune": 1_800,
     "variables": 150,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import UserFrame, unsupported
+from dynamo_lite.breaks import UserFrame
+from dynamo_lite.exc import unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.variables.objects.module import GlobalsNamespace
 from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy

@@ -11,7 +11,8 @@ from functools import cached_property
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite.exc import SkipFrame, Unsupported, UserFrame
+from dynamo_lite.breaks import UserFrame
+from dynamo_lite.exc import SkipFrame, Unsupported
 from dynamo_lite.graph.runtime import AnalysisLog
 from dynamo_lite.guards import ir
 from dynamo_lite.interp.frame import OPS, Frame

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dynamo_lite._eval_frame import C_STACK_FOR_ANALYSIS, c_stack_left
+from dynamo_lite.breaks import UserFrame
 from dynamo_lite.config import config
 from dynamo_lite.dynamism.observed_values import is_module
-from dynamo_lite.exc import Unsupported, UserFrame
+from dynamo_lite.exc import Unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.isa.flow import is_in_loop, leads_to_loop
 from dynamo_lite.isa.resume import PREFIXES

@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dynamo_lite.exc import BREAKS, UserFrame, format_break, many
+from dynamo_lite.breaks import BREAKS, UserFrame, format_break
+from dynamo_lite.exc import many
 from dynamo_lite.isa import LiftError
 
 from .forecast import UNKNOWN, Event, KnownVariable, StaticFrame, StaticVariable, builtin_name, tensor_names

@@ -26,8 +26,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from dynamo_lite import _eval_frame
+from dynamo_lite.breaks import UserFrame
 from dynamo_lite.config import config
-from dynamo_lite.exc import UserFrame, many
+from dynamo_lite.exc import many
 from dynamo_lite.messages import place_of_builtin, short_path
 from dynamo_lite.record import BreakRecord, CallChain, FrameRecord, GraphRecord, OfFrames, log
 

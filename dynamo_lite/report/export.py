@@ -29,9 +29,10 @@ from torch.utils import _pytree as pytree
 
 from dynamo_lite import markers
 from dynamo_lite.api import compile
+from dynamo_lite.breaks import UserFrame, format_location
 from dynamo_lite.config import config
 from dynamo_lite.dynamism.mark_constraints import spoken_path
-from dynamo_lite.exc import NotConstant, UserError, UserErrorType, UserFrame, format_location
+from dynamo_lite.exc import NotConstant, UserError, UserErrorType
 from dynamo_lite.graph.core.state import STATE_TEXT, runs_protected
 from dynamo_lite.graph.passes.checks import CHECKS
 from dynamo_lite.guards import ir

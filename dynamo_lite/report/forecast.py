@@ -22,8 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dynamo_lite.breaks import BREAKS
 from dynamo_lite.config import config
-from dynamo_lite.exc import BREAKS
 from dynamo_lite.interp.ops import NULL, OPS, not_followed
 from dynamo_lite.isa import NO_TARGET, Instr, Lifted, LiftError, Op, lift, stack_effect
 from dynamo_lite.isa.canon import TERMINAL

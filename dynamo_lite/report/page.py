@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dynamo_lite.exc import format_location
+from dynamo_lite.breaks import format_location
 from dynamo_lite.isa.resume import original_name
 from dynamo_lite.messages import short_path
 from dynamo_lite.record import FrameRecord, Function, GraphRecord, OfFrames

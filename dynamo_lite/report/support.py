@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from dynamo_lite import markers
+from dynamo_lite.breaks import BREAKS
 from dynamo_lite.config import config
-from dynamo_lite.exc import BREAKS
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, flags
 from dynamo_lite.polyfills.registry import STAND_INS, find_polyfill
 from dynamo_lite.variables import register_models  # noqa: F401  (fills the registries)

@@ -24,7 +24,8 @@ from typing import Any
 
 from dynamo_lite import markers
 from dynamo_lite._eval_frame import runs_its_code
-from dynamo_lite.exc import Mismatch, Refused, UserFrame
+from dynamo_lite.breaks import UserFrame
+from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.graph import side
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.mirror import MISSING, WRONG, above_root, step

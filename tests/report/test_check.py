@@ -8,8 +8,8 @@ import pathlib
 import pytest
 
 from dynamo_lite.__main__ import main
+from dynamo_lite.breaks import BREAKS
 from dynamo_lite.config import config
-from dynamo_lite.exc import BREAKS
 from dynamo_lite.frontend import convert
 from dynamo_lite.record import log
 from dynamo_lite.report.check import check_source

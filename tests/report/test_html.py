@@ -7,7 +7,7 @@ import torch
 
 import dynamo_lite
 from dynamo_lite.__main__ import main
-from dynamo_lite.exc import UserFrame
+from dynamo_lite.breaks import UserFrame
 from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, Miss
 from dynamo_lite.report.costs import break_costs
 from dynamo_lite.report.coverage import Coverage, FunctionCoverage, Gap, Measurement, ProfilerEvent

@@ -6,8 +6,9 @@ import torch
 import torch._dynamo.utils
 
 import dynamo_lite
+from dynamo_lite.breaks import UserFrame
 from dynamo_lite.config import config
-from dynamo_lite.exc import Unsupported, UserFrame
+from dynamo_lite.exc import Unsupported
 from dynamo_lite.record import BreakRecord, FrameRecord, GraphRecord, RecordLog, log
 
 

@@ -14,8 +14,8 @@ import types
 import pytest
 
 from dynamo_lite.__main__ import main
+from dynamo_lite.breaks import BREAKS
 from dynamo_lite.config import config
-from dynamo_lite.exc import BREAKS
 from dynamo_lite.record import log
 from dynamo_lite.report import support
 from dynamo_lite.variables.objects.exception_instance import WITH_MEMBERS

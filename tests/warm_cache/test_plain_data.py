@@ -4,7 +4,8 @@ import marshal
 
 import pytest
 
-from dynamo_lite.exc import Mismatch, Refused, UserFrame
+from dynamo_lite.breaks import UserFrame
+from dynamo_lite.exc import Mismatch, Refused
 from dynamo_lite.guards.ir import GuardSet
 from dynamo_lite.plain_data import Codec, Form
 from dynamo_lite.record import BreakRecord, Function, Specialization

@@ -14,7 +14,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
-from dynamo_lite.exc import UserFrame
+from dynamo_lite.breaks import UserFrame
 
 from .values import SequenceValue, SymValue, TensorValue
 from .varying_floats import FloatValue

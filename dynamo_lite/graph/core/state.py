@@ -25,7 +25,8 @@ from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
 from torch.fx import Node
 
 from dynamo_lite.backends.regions import bucket_limits
-from dynamo_lite.exc import Unsupported, UserFrame, gist, unsupported
+from dynamo_lite.breaks import UserFrame
+from dynamo_lite.exc import Unsupported, gist, unsupported
 from dynamo_lite.guards import tensor_class
 from dynamo_lite.guards.tensor_guards import global_state_check, no_modes
 from dynamo_lite.signals import let_through

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch._logging.structured import intern_string
 
-from dynamo_lite.exc import format_origin
+from dynamo_lite.breaks import format_origin
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.descriptions import short
 from dynamo_lite.isa.typeobject import qualname_of

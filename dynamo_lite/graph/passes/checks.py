@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.fx import Node
 
+from dynamo_lite.breaks import format_location
 from dynamo_lite.config import config
-from dynamo_lite.exc import Unsupported, format_location
+from dynamo_lite.exc import Unsupported
 from dynamo_lite.graph.core import modes
 from dynamo_lite.graph.core.arguments import MODELS
 from dynamo_lite.graph.core.effect import Compiled, GraphEffect, Wrapper
