@@ -206,6 +206,9 @@ SOURCES = {
     "enumerate": lambda: enumerate([7, 8, 9], 5),
     "map": lambda: map(abs, [-1, 2, -3]),
     "filter": lambda: filter(None, [1, 0, 2, 3]),
+    "set": lambda: iter({1, 2, 3}),
+    "reversed": lambda: reversed([1, 2, 3]),
+    "str": lambda: iter("abc"),
 }
 
 
@@ -215,6 +218,7 @@ def test_iterators_from_outside(name):
     both(lambda it: (next(it), next(it)), SOURCES[name])
     both(lambda it: list(it), SOURCES[name])
     both(lambda it: [next(it, None) for _ in range(8)], SOURCES[name])
+    both(lambda it: (it.__next__(), type(it).__next__(it), it.__iter__() is it), SOURCES[name])
 
 
 def test_the_number_of_items_to_come_is_guarded():

@@ -487,6 +487,8 @@ class BuiltinVariable(DescriptorVariable):
             definition = SLOTDEFS.get(fn.__name__)
             if owner is not None and definition is not None and args:
                 check_self(tx, fn, args)
+                if not isinstance(args[0], owner) and args[0].python_type() is fn.__objclass__:
+                    owner = type(args[0])  # another model of the same type
                 return call_slot(tx, definition, owner, args[0], args[1:], kwargs)
         polyfill = find_polyfill(fn)
         pure = fn in PURE
