@@ -31,6 +31,7 @@ from .objects import (  # noqa: F401
     instance,
     instancecheck,
     module,
+    thread_local,
     traceback_object,
     type,
     type_new,

@@ -53,6 +53,37 @@ class TestThreadLocals:
         self.in_threads(program)
         assert not log.breaks()
 
+    def test_dictionary_of_the_thread(self):
+        def program():
+            found = getattr(PLAIN, "__dict__", {"x": -1})["x"], hasattr(PLAIN, "__dict__"), "x" in dir(PLAIN)
+            PLAIN.__dict__["z"] = OWN.__dict__.setdefault("w", 7)
+            PLAIN.__dict__["__class__"] = 3
+            found += PLAIN.z, PLAIN.__class__
+            del PLAIN.__dict__["__class__"], OWN.w, PLAIN.z
+            return found
+
+        self.in_threads(program)
+        assert not log.breaks()
+
+    def test_dictionary_of_the_thread_is_read_only(self):
+        def program():
+            messages = []
+            for holder in (PLAIN, OWN, threading.local()):
+                try:
+                    holder.__dict__ = {}
+                except AttributeError as error:
+                    messages.append(str(error))
+                try:
+                    del holder.__dict__
+                except AttributeError as error:
+                    messages.append(str(error))
+            return messages
+
+        self.in_threads(program)
+
+    def test_dictionary_that_object_finds(self):
+        self.in_threads(lambda: len(object.__getattribute__(OWN, "__dict__")))
+
     def test_break_between_stores(self):
         def program():
             OWN.depth = 2

@@ -69,8 +69,9 @@ STATELESS: set[type] = {object}
 """Types of C whose instances have no state but their `__dict__`."""
 
 
-_LOOKUPS = {super.__getattribute__}
-"""Lookups of C types that differ from that of `object`."""
+_LOOKUPS = {super.__getattribute__, _thread._local.__getattribute__}
+_STORES = {_thread._local.__setattr__, _thread._local.__delattr__}
+"""Lookups and stores of C types that differ from those of `object`."""
 
 
 class InstanceDictVariable(DictVariable):
@@ -242,7 +243,7 @@ class InstanceVariable(UserSlots):
     def tp_setattro(self, tx: Frame, name: str, value: VariableTracker | None) -> None:
         dunder = "__setattr__" if value is not None else "__delattr__"
         hook = type_attribute(tx, self.cls, dunder)
-        if isinstance(hook, BuiltinVariable) and hook.value.__name__ == dunder:
+        if isinstance(hook, BuiltinVariable) and hook.value.__name__ == dunder and hook.value not in _STORES:
             generic_setattr(tx, self, name, value)
             return
         args = [ConstantVariable(name)] if value is None else [ConstantVariable(name), value]
@@ -366,8 +367,9 @@ _GENERIC = (list, tuple, dict, set, frozenset, *_CONTAINERS, *ATOM_BASES)
 @method(*dict.fromkeys([object.__getattribute__, *[cls.__getattribute__ for cls in _GENERIC]]))
 def object_getattribute(tx: Frame, self: VariableTracker, name: VariableTracker) -> VariableTracker:
     """`PyObject_GenericGetAttr`. To it a class is an instance of its metaclass, whose `__dict__` is the namespace of the class."""
-    if issubclass(self.python_type(), type):
-        unsupported("attribute-of-unknown-object", "object.__getattribute__ of a class")
+    if issubclass(self.python_type(), (type, _thread._local)):
+        # The `__dict__` of the latter that `object` finds is another one than that of the thread.
+        unsupported("attribute-of-unknown-object", f"object.__getattribute__ of {self.describe()}")
     return generic_getattr(tx, self, attribute_name(tx, name))
 
 
