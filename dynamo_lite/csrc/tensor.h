@@ -611,10 +611,11 @@ static PyMethodDef tensor_functions[] = {
     {"read_tensor", read_tensor, METH_O,
      "read_tensor(tensor) -> ((dtype, device type, device index, layout), sizes, strides) | None\n\n"
      "What the shim says; None without a shim, or if it refuses."},
-    {"init_modes", init_modes, METH_O,
-     "init_modes(libraries) -> bool\n\nFind torch's stacks of modes; whether no_modes() can be used."},
+    {"init_modes", init_modes, METH_VARARGS,
+     "init_modes(libraries, variables) -> bool\n\nFind torch's stacks of modes; whether no_modes() can be used. The variables are those of"
+     " torch.autograd.forward_ad."},
     {"no_modes", no_modes, METH_NOARGS,
-     "no_modes() -> bool\n\nIs no torch function mode, no dispatch mode and no tracer active on this thread?"},
+     "no_modes() -> bool\n\nIs no torch function mode, no dispatch mode and no tracer active on this thread, and no dual level open?"},
     {"use_tensor_shim", use_tensor_shim, METH_O,
      "use_tensor_shim(flag) -> previous\n\nWhether programs built from now on read tensors through the shim."},
     {NULL}

@@ -28,6 +28,7 @@ from dynamo_lite.config import config
 from dynamo_lite.exc import ORIGINALS, Restart, RunsEagerly, brief, many
 from dynamo_lite.guards import tensor_class
 from dynamo_lite.guards.guard_collectives import is_agreed, told_by_all  # noqa: F401
+from dynamo_lite.guards.tensor_guards import is_in_dual_level
 from dynamo_lite.isa.typeobject import Py_TPFLAGS_HEAPTYPE, dictoffset_of, flags
 from dynamo_lite.messages import warn_user
 from dynamo_lite.progress import place_of, shown
@@ -104,14 +105,17 @@ _hide_hooks = torch._C._autograd._saved_tensors_hooks_set_tracing
 
 def capture_is_off() -> bool:
     """True while torch itself traces the program for export, and under modes that want to see every operator of the dispatcher, hooks
-    of saved tensors, or function transforms, whose tensors have no data of their own: they must see the original code. And where torch
-    is about to leave one question to a `__torch_function__` out: an analysis asks torch itself."""
+    of saved tensors, or function transforms (the old vmap is one), whose tensors have no data of their own, and levels of forward-mode
+    derivatives: they must see the original code. And where torch is about to leave one question to a `__torch_function__` out: an analysis
+    asks torch itself."""
     return (
         torch.compiler.is_exporting()
         or skips_next_torch_function()
         or (bool(torch._C._len_torch_dispatch_stack()) and not _is_under_fake_mode())
         or see_every_operator()
         or torch._C._functorch.peek_interpreter_stack() is not None
+        or is_in_dual_level()
+        or torch._C._dispatch_tls_is_dispatch_key_included("VmapMode")
     )
 
 

@@ -174,14 +174,19 @@ def _global_state() -> tuple[Any, ...]:
     )
 
 
+def is_in_dual_level() -> bool:
+    """Whether a level of forward-mode derivatives is open: graphs of compilers know the values of dual tensors only."""
+    return getattr(torch.autograd.forward_ad, "_current_level", -1) >= 0
+
+
 def _has_no_modes() -> bool:
     stacks = torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack()
-    return not stacks and torch._C._get_tracing_state() is None
+    return not stacks and torch._C._get_tracing_state() is None and not is_in_dual_level()
 
 
 def _counts_modes() -> bool:
     """Does the C side see that modes and tracers come and go? A mode that is only pushed and popped has no effect."""
-    if not init_modes(_library_names()):
+    if not init_modes(_library_names(), vars(torch.autograd.forward_ad)):
         return False
     seen = [sees_no_modes() is _has_no_modes()]
     for mode, push, pop in (
@@ -212,4 +217,4 @@ def _is_seen_while_traced() -> bool:
 
 
 no_modes: Callable[[], bool] = sees_no_modes if _counts_modes() else _has_no_modes
-"""Tells whether no torch function mode, no dispatch mode and no tracer of torch.jit is active on this thread."""
+"""Tells whether no torch function mode, no dispatch mode and no tracer of torch.jit is active on this thread, and no dual level open."""

@@ -610,6 +610,37 @@ def test_dual_numbers_are_left_to_eager_execution_and_named():
     assert "torch.func.jvp" in breaks[0].context
 
 
+def tangent_inside(a):
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(forward_ad.make_dual(a, a * 2).exp()).tangent
+
+
+def old_vmap(a):
+    return torch._vmap_internals._vmap(lambda t: t.exp() + a)(torch.stack([a, a + 1]))
+
+
+def forward_jacobian(a):
+    return torch.autograd.functional.jacobian(lambda t: t.exp().sum(0), a, strategy="forward-mode", vectorize=True)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("fn", [tangent_inside, old_vmap, forward_jacobian])
+def test_compilers_get_no_dual_tensors_nor_those_of_the_old_vmap(fn, backend):
+    compiled, a = dynamo_lite.compile(fn, backend=backend), torch.randn(2, 2)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(a), fn(a))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_version_that_fits_within_a_dual_level(backend):
+    compiled, a = dynamo_lite.compile(lambda a: a.exp() * 2, backend=backend), torch.randn(3)
+    expected = compiled(a)
+    with forward_ad.dual_level():
+        dual = compiled(forward_ad.make_dual(a, torch.ones(3)))
+        torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, expected)
+    torch.testing.assert_close(torch._vmap_internals._vmap(compiled)(a), expected)
+
+
 def behind_a_change(make, change):
     """What the function that `make` returns gives where its operands have been changed in place."""
 

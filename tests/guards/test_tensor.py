@@ -226,6 +226,9 @@ def test_modes_that_are_active_are_seen():
             thread.join()
             assert there == [True]
     assert tensor.no_modes()
+    with torch.autograd.forward_ad.dual_level():
+        assert tensor.no_modes() is tensor._has_no_modes() is False
+    assert tensor.no_modes()
 
 
 class Holder:
