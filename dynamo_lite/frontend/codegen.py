@@ -183,16 +183,7 @@ class Codegen:
         if outputs or not self.tr.graph.is_empty:
             self.graph_call.emit(self, roots, frames)
         self._read_clocks(escaping, False)
-        changes = self.tr.state.final_changes()
-        for vt in escaping if changes else ():
-            if not is_lazy(vt) and isinstance(vt, LateText):
-                self.hold(vt)  # texts of tensors tell of the default dtype
-        for function, args in changes:
-            self.load_callable(function)
-            for arg in args:
-                self.load_const(arg)
-            self.asm.call(len(args))
-            self.asm.pop_top()
+        _change_state(self, escaping)
         if self.tr.effects.mutations or frames:
             self._prefetch(escaping)
 
@@ -386,6 +377,25 @@ class Codegen:
             self.asm.pop_top()
         else:
             self._store(vt, self.loaded)
+
+
+def _change_state(cg: Codegen, escaping: list[Any]) -> None:
+    """Bring torch's settings to where the traced code left them."""
+    changes = cg.tr.state.final_changes()
+    enters = any(function is None for function, _ in changes)
+    for vt in escaping if changes else ():
+        # Texts of tensors tell of the default dtype; tensors that are made of the graph's results are none of the inference mode.
+        if not is_lazy(vt) and (isinstance(vt, LateText) or (enters and _is_graph_value(vt))):
+            cg.hold(vt)
+    for function, args in changes:
+        if function is None:
+            cg.hold(*args)
+            continue
+        cg.load_callable(function)
+        for arg in args:
+            cg.load_const(arg)
+        cg.asm.call(len(args))
+        cg.asm.pop_top()
 
 
 def _is_graph_value(vt: VariableTracker) -> bool:

@@ -198,7 +198,7 @@ class AmbientState(GraphEffect):
         self.began_in_inference = torch.is_inference_mode_enabled()
         self.has_inference = False
         self.has_inference_tensors = False
-        self.inference: list[tuple[Any, Any]] = []  # the open inference modes: node, the process's own
+        self.inference: list[OpenInferenceMode] = []
         self._key: Any = None
         # where each part was changed last, for a backend that leaves changes out
         self.places: dict[tuple[Any, ...], list[UserFrame]] = {}
@@ -463,8 +463,8 @@ class AmbientState(GraphEffect):
             for key, value in now.items():
                 key[0](*key[1:], value)
 
-    def enter_inference(self, enabled: bool) -> Any:
-        """Enter an inference mode; its node."""
+    def enter_inference(self, enabled: bool, holder: Any) -> Any:
+        """Enter an inference mode; its node. `holder`: what stands for it in the traced code."""
         self.hangs_on_grad_mode = True
         if not self.has_inference:
             self.has_inference = True
@@ -472,15 +472,16 @@ class AmbientState(GraphEffect):
         # It sets the grad mode as well, and puts it back.
         self.initial.setdefault((_C._set_grad_enabled,), torch.is_grad_enabled())
         node = self.builder.add("call_function", _enter_inference_mode, (enabled,))
-        self.inference.append((node, _enter_inference_mode(enabled)))
+        found = self.of_now()
+        self.inference.append(OpenInferenceMode(node, _enter_inference_mode(enabled), holder, enabled, found))
         self._key = None
         return node
 
     def leave_inference(self, node: object) -> None:
         """Leave the innermost inference mode. Refuses any other."""
-        if not self.inference or self.inference[-1][0] is not node:
+        if not self.inference or self.inference[-1].node is not node:
             unsupported("grad-mode", "an inference mode that is not the innermost one is left")
-        _exit_inference_mode(self.inference.pop()[1])
+        _exit_inference_mode(self.inference.pop().entered)
         self.builder.add("call_function", _exit_inference_mode, (node,))
         self._key = None
 
@@ -507,22 +508,23 @@ class AmbientState(GraphEffect):
     def restore(self) -> None:
         """Put back the state that was found. What the traced code left is kept for `final_changes`."""
         if self.final is None:
-            for _, entered in reversed(self.inference):
-                _exit_inference_mode(entered)
-            self.final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
+            self.final = self.of_now()  # before the modes put back what they have found
+            for mode in reversed(self.inference):
+                _exit_inference_mode(mode.entered)
             for key, value in self.initial.items():
                 key[0](*key[1:], value)
 
     def _changed(self) -> list[tuple[Any, ...]]:
-        final = self.final
-        if final is None:
-            final = {key: SETTINGS[key[0]].read(*key[1:]) for key in self.initial}
-        return [(key, value) for key, value in final.items() if value != self.initial[key]]
+        return _differing(self.initial, self._final)
+
+    @property
+    def _final(self) -> dict[Any, Any]:
+        return self.of_now() if self.final is None else self.final
 
     def prepare(self) -> Sequence[Node]:
         """Have the graph put back what it changed."""
-        for node, _ in reversed(self.inference):
-            self.builder.add("call_function", _exit_inference_mode, (node,))
+        for mode in reversed(self.inference):
+            self.builder.add("call_function", _exit_inference_mode, (mode.node,))
         for key, value in self._changed():
             self._write_node(key, value, self.initial[key])
         for _ in range(abs(self.nesting)):
@@ -530,10 +532,48 @@ class AmbientState(GraphEffect):
         return ()
 
     def final_changes(self) -> list[tuple[Any, tuple[Any, ...]]]:
-        """The calls that bring the process to the state in which the traced code left it."""
-        calls = [(key[0], (*key[1:], value)) for key, value in self._changed()]
+        """The calls that bring the process to the state in which the traced code left it. Between them, as `(None, (holder,))`, are open
+        inference modes, each of which puts back at its end what it has found."""
+        calls: list[tuple[Any, tuple[Any, ...]]] = []
+        now = self.initial
+        for mode in self.inference:
+            calls += _calls(now, now | mode.found)
+            calls.append((None, (mode.holder,)))
+            now = now | mode.found | {(_C._set_grad_enabled,): not mode.enabled}
+        calls += _calls(now, self._final)
         calls.extend([(_NESTING[1 if self.nesting > 0 else -1], ())] * abs(self.nesting))
+        if self.builder.tr.overrides is not None:
+            calls = [(_BELOW_MODES.get(function, function), args) for function, args in calls]
         return calls
+
+
+class OpenInferenceMode(NamedTuple):
+    """An inference mode that the traced code has entered. `node`: its value in the graph; `entered`: that of the process; `holder`: what
+    stands for it in the traced code; `found`: the settings before."""
+
+    node: Node
+    entered: Any
+    holder: Any
+    enabled: bool
+    found: dict[Any, Any]
+
+
+def set_grad_enabled_below_modes(enabled: bool) -> None:
+    """`torch._C._set_grad_enabled`, of which function modes are told, where they have been told."""
+    with _C.DisableTorchFunction():
+        _C._set_grad_enabled(enabled)
+
+
+_BELOW_MODES = {_C._set_grad_enabled: set_grad_enabled_below_modes}
+
+
+def _differing(before: dict[Any, Any], after: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    return [(key, value) for key, value in after.items() if value != before[key]]
+
+
+def _calls(before: dict[Any, Any], after: dict[Any, Any]) -> list[tuple[Any, tuple[Any, ...]]]:
+    """The calls between two states."""
+    return [(key[0], (*key[1:], value)) for key, value in _differing(before, after)]
 
 
 def _protect(initial: tuple[Any, ...], compiled: Compiled) -> Compiled:

@@ -306,6 +306,8 @@ def _state_write(function: Callable[..., Any]) -> Callable[..., VariableTracker]
         values = [tx.tr.unpack(tx, a) if isinstance(a, ListVariable) else a for a in args]
         if kwargs or not is_constant(*[item for v in values for item in (v if isinstance(v, list) else (v,))]):
             unsupported("grad-mode", function.__name__)
+        if function is _C._set_grad_enabled and tx.tr.overrides is not None and tx.tr.overrides.has_mode:
+            return tx.tr.overrides.dispatch(tx, tx.tr.build_constant_object(function), list(args), kwargs)
         host = [[i.as_python_constant() for i in v] if isinstance(v, list) else v.as_python_constant() for v in values]
         tx.tr.state.write(function, tuple(host))
         return NONE
@@ -344,9 +346,9 @@ class EnteredInferenceVariable(VariableTracker):
     """An inference mode that the traced code has entered. `node` is its value in the graph."""
 
     source = None
+    node: Node
 
-    def __init__(self, node: Node, enabled: bool) -> None:
-        self.node = node
+    def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
 
     def python_type(self) -> type:
@@ -360,8 +362,9 @@ class EnteredInferenceVariable(VariableTracker):
 
 @builtin(_enter_inference_mode)
 def enter_inference_mode(tx: Frame, mode: VariableTracker) -> VariableTracker:
-    enabled = _flag(mode)
-    return EnteredInferenceVariable(tx.tr.state.enter_inference(enabled), enabled)
+    entered = EnteredInferenceVariable(_flag(mode))
+    entered.node = tx.tr.state.enter_inference(entered.enabled, entered)
+    return entered
 
 
 @builtin(_exit_inference_mode)

@@ -34,7 +34,15 @@ from dynamo_lite.variables.objects.instance import InstanceVariable
 from dynamo_lite.variables.objects.subclass import PLAIN_BASES
 from dynamo_lite.variables.objects.type import TypeVariable
 from dynamo_lite.variables.protocol.base import ObservedException, VariableTracker
-from dynamo_lite.variables.protocol.constant import FALSE, NONE, NOT_IMPLEMENTED, ConstantVariable, boolean, is_none
+from dynamo_lite.variables.protocol.constant import (
+    FALSE,
+    NONE,
+    NOT_IMPLEMENTED,
+    ConstantVariable,
+    boolean,
+    fold,
+    is_none,
+)
 from dynamo_lite.variables.protocol.descr import METHOD_DESCRIPTORS, generic_getattr, refuse_finalizer
 from dynamo_lite.variables.protocol.dispatch import HANDLERS, builtin, constructor, method
 from dynamo_lite.variables.protocol.wrap import builds_subclasses
@@ -71,12 +79,10 @@ def overrides_torch_function(cls: type) -> bool:
     return override is not None and override is not _C._disabled_torch_function_impl
 
 
-NOT_OVERRIDABLE = frozenset(
-    vars(_C.TensorBase)[name]
-    for name in "as_subclass _fix_weakref _rev_view_func_unsafe _use_count _view_func _view_func_unsafe".split()
-    if name in vars(_C.TensorBase)
-)
-"""Methods of tensors that ask nobody: those of `python_variable.cpp` itself."""
+_CACHED = (torch.overrides.get_default_nowrap_functions, _device_constructors)
+_OF_C = "as_subclass _fix_weakref _rev_view_func_unsafe _use_count _view_func _view_func_unsafe".split()
+NOT_OVERRIDABLE = frozenset((*_CACHED, *[vars(_C.TensorBase)[name] for name in _OF_C if name in vars(_C.TensorBase)]))
+"""Functions that ask nobody: cached ones without arguments, and methods of tensors in `python_variable.cpp` itself."""
 
 
 def _can_override(vt: VariableTracker) -> bool:
@@ -649,24 +655,29 @@ for _function, _answer in _READS.items():
     HANDLERS[_function] = _read_of(_function, _answer)
 
 
+@constructor(torch.device)
+def new_device(tx: Frame, cls: VariableTracker, *args: VariableTracker, **kwargs: VariableTracker) -> VariableTracker:
+    """`THPDevice_pynew`, which asks modes."""
+    overrides = tx.tr.overrides
+    asked = overrides.dispatch(tx, cls, list(args), kwargs) if overrides is not None and overrides.has_mode else None
+    return asked or fold(tx, torch.device, list(args), kwargs)
+
+
 # A device as a context manager is a mode that gives factory functions their device.
 
 
 @method(torch.device.__enter__)
 def enter_device(tx: Frame, self: VariableTracker) -> VariableTracker:
-    mode = tx.call(tx.tr.build_constant_object(DeviceContext), [self])
-    tx.call(mode.tp_getattro(tx, "__enter__"), [])
+    """`THPDevice_enter`: not the method of that mode, which puts itself below all others."""
+    push_mode(tx, tx.call(tx.tr.build_constant_object(DeviceContext), [self]))
     return self
 
 
 @method(torch.device.__exit__)
 def exit_device(tx: Frame, self: VariableTracker, *exc: VariableTracker) -> VariableTracker:
-    overrides = tx.tr.overrides
-    mode = next((m for m in overrides.stack.modes if m.python_type() is DeviceContext), None) if overrides else None
-    if mode is None:
-        return unsupported("torch-function-mode", "a device context that was entered before is left")
-    tx.call(mode.tp_getattro(tx, "__exit__"), [NONE, NONE, NONE])
-    return FALSE
+    """`THPDevice_exit`: whichever mode is the innermost one is left."""
+    pop_mode(tx)
+    return NONE
 
 
 def _returns(function: Callable[[], Any]) -> None:
@@ -674,8 +685,8 @@ def _returns(function: Callable[[], Any]) -> None:
     HANDLERS[function] = lambda tx: tx.tr.wrap(function(), tx.tr.constant_source(function()))
 
 
-_returns(torch.overrides.get_default_nowrap_functions)
-_returns(_device_constructors)
+for _function in _CACHED:
+    _returns(_function)
 
 
 # -- switching the protocol off
