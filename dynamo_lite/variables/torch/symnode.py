@@ -167,6 +167,10 @@ class SymNodeVariable(VariableTracker):
         compare = COMPARE_OPS[op]
         if isinstance(self.proxy, FloatValue) or isinstance(operand, FloatValue):
             return boolean(tx.tr.graph.symbols.decide(compare, self.proxy, operand))
+        if _is_huge(operand) and is_from_data(self) and self.python_type() is not float:
+            return boolean(compare(0, operand))  # any int is on the same side
+        if (is_from_data(self) or is_from_data(other)) and float in (self.python_type(), other.python_type()):
+            return _compare_floats(tx, self, other, compare)
         result = evaluate(compare, self.proxy.sym, _host(operand))
         if is_unbacked(result):
             return SymNodeVariable(SymValue(result, None, ("call", compare, (self.proxy, operand))))
@@ -291,7 +295,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
-    if _is_huge(result):
+    if _is_huge(result) or _cancels(result, operands):
         return of_floats(tx, function, tuple(operands), trackers)
     hint = result.node.hint if type(result) is torch.SymInt and result.node.has_hint() else None
     if type(hint) is int and not -UNBOUNDED < hint < UNBOUNDED:
@@ -302,6 +306,18 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
     if may_raise and (isinstance(made, SymNodeVariable) or function in QUOTIENTS):
         _keep(tx, made.proxy if isinstance(made, SymNodeVariable) else _like(function, operands[1]))
     return made
+
+
+def _cancels(result: Any, operands: Sequence[Any]) -> bool:
+    """Whether the algebra has dropped a float from data, as in `x - x`, which an infinity or nan doesn't."""
+    floats = {
+        s
+        for o in map(_host, operands)
+        if type(o) is torch.SymFloat and is_unbacked(o)
+        for s in o.node.expr.free_symbols
+    }
+    left = result.node.expr.free_symbols if hasattr(result, "node") else set()
+    return not floats <= left and left <= floats
 
 
 def _is_known_int(operand: Any) -> bool:
@@ -374,6 +390,37 @@ def _is_huge(number: Any) -> bool:
     if type(number) is torch.SymFloat and number.node.has_hint():
         number = number.node.hint
     return type(number) is float and not -_HUGE < number < _HUGE
+
+
+def _compare_floats(
+    tx: Frame, one: SymNodeVariable, other: VariableTracker, compare: Callable[..., bool]
+) -> VariableTracker:
+    """Compare numbers from data, one a float. The algebra fails at infinities, decides as if no number were one, or nan, and takes
+    a number (torch 2.13) for one that is less than itself: what it would decide tensors compare."""
+    operand = operand_of(other)
+    if type(operand) is not float or math.isfinite(operand):
+        numbers = one.proxy.sym, _host(operand)
+        result = evaluate(compare, *numbers)
+        is_certain = tx.tr.graph.symbols.is_certain
+        if is_unbacked(result) and not is_certain(compare, *numbers) and not is_certain(_OPPOSITE[compare], *numbers):
+            return SymNodeVariable(SymValue(result, None, ("call", compare, (one.proxy, operand))))
+    if any(isinstance(vt, SymNodeVariable) and vt.python_type() is not float for vt in (one, other)):
+        return unsupported(
+            "data-dependent-size", _question(compare, (one.proxy.sym, _host(operand)))
+        )  # Python compares ints as they are
+    right = scalar_tensor(tx, other, float) if isinstance(other, SymNodeVariable) else other
+    method = scalar_tensor(tx, one, float).tp_getattro(tx, f"__{compare.__name__}__")
+    return tx.call(tx.call(method, [right]).tp_getattro(tx, "item"), [])
+
+
+_OPPOSITE = {
+    operator.lt: operator.ge,
+    operator.ge: operator.lt,
+    operator.gt: operator.le,
+    operator.le: operator.gt,
+    operator.eq: operator.ne,
+    operator.ne: operator.eq,
+}
 
 
 def of_floats(
