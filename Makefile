@@ -24,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_COMPILE = 0
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test sweeps test-3.12 test-3.13 test-3.14 test-no-torch test-no-torch-3.12 test-no-torch-3.13 first-tier environments lift-3.15 valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
+.PHONY: help demo test sweeps libraries test-3.12 test-3.13 test-3.14 test-no-torch test-no-torch-3.12 test-no-torch-3.13 first-tier environments lift-3.15 valgrind wheels lint format bench dashboard bench-trace bench-overhead bench-zoo clean
 
 help:
 	@echo "make demo            real models through dynamo_lite: graphs, equality with eager, timing"
@@ -33,6 +33,7 @@ help:
 	@echo "make test-3.12 | test-3.13 | test-3.14   the tests on that CPython, with the same torch"
 	@echo "make test-no-torch   the tests that need no torch, on CPython 3.13 (test-no-torch-3.12: on 3.12)"
 	@echo "make first-tier      these tests on CPython 3.12 and 3.13, where they are installed"
+	@echo "make libraries       modules and functions of libraries that stand on torch, installed beside the others"
 	@echo "make lift-3.15       the tests of the table of opcodes on CPython 3.15"
 	@echo "make valgrind        the tests of the C part under valgrind"
 	@echo "make wheels          dist/: the sdist, and a wheel for each of CPython 3.11 to 3.14, installed and tried anew"
@@ -108,6 +109,19 @@ test: lint
 
 sweeps: .venv/.ready
 	.venv/bin/python -m tests.sweeps $(WORKERS) $(PYTEST_ARGS)
+
+# Libraries that stand on torch, in an environment that sees the packages of the first one.
+LIBRARIES = einops torchmetrics torch_geometric diffusers gpytorch tensordict peft torchdiffeq neuraloperator vit-pytorch \
+	x-transformers denoising-diffusion-pytorch
+PURELIB = import sysconfig; print(sysconfig.get_path('purelib'))
+.venv-libraries/.ready: .venv/.ready
+	.venv/bin/python -m venv --without-pip .venv-libraries
+	.venv/bin/python -c "$(PURELIB)" > `.venv-libraries/bin/python -c "$(PURELIB)"`/first.pth
+	.venv-libraries/bin/python -m pip install -q $(LIBRARIES)
+	touch $@
+
+libraries: .venv-libraries/.ready
+	.venv-libraries/bin/python -m pytest $(WORKERS) tests/libraries $(PYTEST_ARGS)
 
 test-3.12 test-3.13 test-3.14: test-%: .venv-%/.ready
 	.venv-$*/bin/python -m pytest -m "not sweep" $(WORKERS) $(PYTEST_ARGS)
