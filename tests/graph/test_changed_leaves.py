@@ -148,3 +148,37 @@ def test_one_graph(step):
     counter = CompileCounterWithBackend("eager")
     dynamo_lite.compile(step, backend=counter, fullgraph=True)(model(), X)
     assert counter.frame_count == 1
+
+
+def marked(x):
+    x.requires_grad_()
+
+
+def assigned(x):
+    x.requires_grad = True
+
+
+@pytest.mark.parametrize("mark", [marked, assigned])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_penalty_of_an_input_that_is_marked_for_batches_that_vary(backend, mark):
+    """The regularisation R1 of adversarial networks."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def penalty(x):
+        mark(x)
+        scores = net(x)
+        (grad,) = torch.autograd.grad(scores.sum(), x, create_graph=True)
+        return grad.pow(2).sum(1).mean() + scores.mean()
+
+    def gradients(fn, x):
+        net.zero_grad()
+        fn(x).backward()
+        return [x.grad, *(p.grad for p in net.parameters())]
+
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(penalty, backend=counter, fullgraph=True)
+    for batch in (2, 2, 3, 5, 3):
+        x = torch.randn(batch, 4)
+        torch.testing.assert_close(gradients(compiled, x.clone()), gradients(penalty, x.clone()))
+    assert counter.frame_count == 2

@@ -430,7 +430,7 @@ def _fresh(propagator: Any, node: Node) -> Any:
     if not value.meta.live:
         return propagator.make_fake(value.meta)
     with torch.no_grad():
-        fake = value.fake.detach().clone()
+        fake = propagator.fake_of(value).detach().clone()
     if not value.meta.requires_grad:
         return fake
     fake.requires_grad_()
