@@ -592,3 +592,40 @@ def test_draws_that_nobody_uses_beside_a_float_that_varies(backend):
             torch.manual_seed(0)
             drawn.append((call(torch.ones(3), scale), torch.rand(2)))
         assert not list(differences(*drawn))
+
+
+class Divided(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, divisor):
+        return x / divisor / math.sqrt(x.shape[0])
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * math.sqrt(grad.shape[0]), None
+
+
+IN_BODIES = {
+    "function": lambda x: Divided.apply(x, math.sqrt(x.shape[0])),
+    "checkpoint": lambda x: checkpoint(lambda a: a.sin() / math.sqrt(a.shape[0]), x, use_reentrant=False),
+    "argument": lambda x: checkpoint(lambda a, g: a.sin() / g, x, math.sqrt(x.shape[0]), use_reentrant=False),
+    "vmap": lambda x: torch.vmap(lambda row: row * math.sin(x.shape[0]))(x),
+    "grad": lambda x: torch.autograd.grad((x.sin() / math.sqrt(x.shape[0])).sum(), x, create_graph=True)[0],
+    "func.grad": lambda x: torch.func.grad(lambda a: (a.sin() / math.sqrt(a.shape[0])).sum())(x),
+    "cond": lambda x: torch.cond(x.sum() > 0, lambda a: a / math.sqrt(x.shape[0]), lambda a: a * 2, (x,)),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("fn", IN_BODIES.values(), ids=IN_BODIES)
+def test_functions_of_sizes_in_bodies(fn, backend):
+    counter = CompileCounterWithBackend(backend)
+    compiled = dynamo_lite.compile(fn, backend=counter, fullgraph=True)
+    for size in (2, 3, 5, 7):
+        x = torch.randn(size, 4, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        result, expected = compiled(x), fn(y)
+        assert torch.equal(result, expected)
+        result.sum().backward()
+        expected.sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+    assert counter.frame_count == 2

@@ -8,7 +8,6 @@ of these items, tensors replace the floats inside operators as well, where opera
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from dynamo_lite.backends.handed import graph_of
 from dynamo_lite.record import UNUSED_RANDOM, WRITTEN
 
+from .nodes import SYMBOLIC
 from .operator_names import operator_name
 from .values import SymValue, TensorValue
 from .varying_floats import FloatValue
@@ -179,7 +179,7 @@ class _Writer:
                 self.copies[node] = made
                 return
         made = self.copies[node] = self.graph.node_copy(node, self.copy)
-        made.target = _SYMBOLIC.get(made.target, made.target)
+        made.target = SYMBOLIC.get(made.target, made.target)
 
     # -- for the forms
 
@@ -206,12 +206,6 @@ class _Writer:
 
     def call(self, function: object, *args: Any) -> Node:
         return self.graph.call_function(function, args)
-
-
-_SYMBOLIC = {
-    getattr(math, name): getattr(torch, f"_sym_{name}") for name in vars(math) if hasattr(torch, f"_sym_{name}")
-}
-"""Functions of numbers → what computes the same of symbols."""
 
 
 def _name(node: Node) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
@@ -217,7 +218,15 @@ def _number_node(builder: GraphBuilder, value: SymValue, function: Any, args: tu
     numbers = tuple([_operand(builder, a) for a in args])
     if isinstance(function, MethodDescriptorType):  # `float.__round__`: torch.fx writes no such functions
         return builder.add("call_method", function.__name__, numbers, value)
+    if builder.scope is not None:
+        function = SYMBOLIC.get(function, function)  # bodies run on numbers that vary
     return builder.add("call_function", function, numbers, value)
+
+
+SYMBOLIC = {
+    getattr(math, name): getattr(torch, f"_sym_{name}") for name in vars(math) if hasattr(torch, f"_sym_{name}")
+}
+"""Functions of numbers → what computes the same of symbols."""
 
 
 def _operand(builder: GraphBuilder, value: Any) -> Any:
@@ -242,7 +251,8 @@ def run_node(node: Node, values: dict[Node, Any]) -> Any:
     args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
     if node.op == "call_method":
         return getattr(args[0], node.target)(*args[1:], **kwargs)
-    return node.target(*args, **kwargs)
+    function = SYMBOLIC.get(node.target, node.target) if any(type(arg) is torch.SymInt for arg in args) else node.target
+    return function(*args, **kwargs)
 
 
 def is_removable(node: Node) -> bool:
