@@ -297,7 +297,9 @@ def _differences(value: Any, spec: tuple) -> Iterator[tuple[str, Any, Any]]:
         yield "requires_grad", requires_grad, value.requires_grad
     if keys is not None and keys[0](value) != keys[1]:
         yield "dispatch keys", hex(keys[1]), hex(keys[0](value))
-    if not _dims_match(value.shape, sizes):
+    if value.is_nested and str(layout) == "torch.strided":  # its parts have sizes, it has none
+        yield "shape", _dims(sizes), "nested"
+    elif not _dims_match(value.shape, sizes):
         yield "shape", _dims(sizes), _dims(value.shape)
     elif strides is not None and not _dims_match(value.stride(), strides):
         yield "stride", _dims(strides), _dims(value.stride())
@@ -550,15 +552,19 @@ class GuardFailure:
 
 
 def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | None = None) -> list[GuardFailure]:
-    """All guards that fail for these arguments; below a value that fails a check nothing more is looked at."""
+    """All guards that fail for these arguments; below a value that fails a check nothing more is looked at. Objects of any kind come here:
+    a step, a check or a text that raises is a guard that fails, of which less is told."""
     failures: list[GuardFailure] = []
     found: dict[GuardNode, Any] = {}
     for guard in guardset.relations:
-        if guard.kind == ir.GLOBAL_STATE and not _APPLIED[guard.kind]((), guard.arg):
+        if guard.kind == ir.GLOBAL_STATE and not holds(_APPLIED[guard.kind], (), guard.arg):
             failures.append(GuardFailure(guard.text or "global state", guard.user, "unchanged", "changed"))
     for node in guardset.nodes:
         if node.parent is None or node.parent in found:
-            value = walk(node, found, values, closure)
+            try:
+                value = walk(node, found, values, closure)
+            except Exception:
+                value = WRONG
             failure = _explain_node(node, value)
             if failure is not None:
                 failures.append(failure)
@@ -567,7 +573,7 @@ def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | Non
     for guard in guardset.relations:
         if guard.kind != ir.GLOBAL_STATE and all(node in found for node in guard.nodes):
             reached = [found[node] for node in guard.nodes]
-            if not _APPLIED[guard.kind](reached, guard.arg):
+            if not holds(_APPLIED[guard.kind], reached, guard.arg):
                 failures.append(_explain_relation(guard, reached))
     return failures
 
@@ -575,7 +581,7 @@ def explain_miss(guardset: GuardSet, values: Sequence[Any], closure: tuple | Non
 def _explain_node(node: GuardNode, value: object) -> GuardFailure | None:
     absent = next((guard for guard in node.checks if guard.kind == ir.ABSENT), None)
     if absent is not None:
-        return None if value is MISSING else _of_node(node, absent.user, "nothing there", short(value))
+        return None if value is MISSING else _of_node(node, absent.user, "nothing there", told(short, value))
     if value is MISSING or value is WRONG:
         if not node.checks and not node.children:
             return None
@@ -614,11 +620,11 @@ def _explain_check(guard: Guard, value: object) -> tuple[str, str]:
     """The expected value and the value found, as texts."""
     kind, arg = _plain_check(guard)
     if arg is None and guard.kind in ir.FIRM:
-        return "an object that is gone", short(value)
+        return "an object that is gone", told(short, value)
     expected, found = kind_texts()[kind]
-    wanted, text = expected(value, arg), found(value, arg)
+    wanted, text = told(expected, value, arg), told(found, value, arg)
     like = type(value) if kind == ir.TYPE_IS else value
-    if kind in _DEMANDS_ONE and wanted == expected(value, like):
+    if kind in _DEMANDS_ONE and wanted == told(expected, value, like):
         text = f"another {text}"
     return wanted, text
 
@@ -631,6 +637,14 @@ def demand_of(guard: Guard) -> str:
     if arg is None and guard.kind in ir.FIRM:
         return "an object that is gone"
     return guard.text or kind_texts()[kind][0](None, arg)
+
+
+def told(text: Callable[..., str], value: object, *args: object) -> str:
+    """text(value, *args), or the type of the value where that raises."""
+    try:
+        return text(value, *args)
+    except Exception:
+        return f"{qualname_of(type(value))} object"
 
 
 _DEMANDS_ONE = (ir.IS, ir.TYPE_IS, ir.EQUALS)
@@ -671,8 +685,8 @@ def _explain_relation(guard: Guard, values: list[Any]) -> GuardFailure:
     expected, found = kind_texts()[guard.kind]
     path = _aliases(guard, values) if guard.kind == ir.DISTINCT else guard.path
     paths = tuple([node.steps for node in guard.nodes])
-    wanted = guard.text or expected(values, guard.arg)
-    return GuardFailure(path, guard.user, wanted, found(values, guard.arg), None, paths, guard.bounds)
+    wanted = guard.text or told(expected, values, guard.arg)
+    return GuardFailure(path, guard.user, wanted, told(found, values, guard.arg), None, paths, guard.bounds)
 
 
 def _aliases(guard: Guard, values: list[Any]) -> str:

@@ -95,6 +95,37 @@ def test_reasons_of_other_checks():
     assert why(ir.PYTHON, callable, 5) == "<built-in function callable> to hold / 5"
 
 
+def test_a_reason_that_cannot_be_told():
+    """Whatever raises while a miss is described is a guard that fails, and does not reach the program."""
+
+    class Broken:
+        def __init__(self):
+            self.item = object()
+
+        def __length_hint__(self):
+            raise RuntimeError
+
+        __getattr__ = __len__ = __eq__ = __bool__ = __length_hint__
+
+    def raises(*values):
+        raise RuntimeError
+
+    guards = GuardSet(["x", "y"])
+    x, y = (guards.node(None, ir.LOCAL, i) for i in range(2))
+    guards.check(x, ir.NO_FINALIZER_AT, "key")
+    guards.check(guards.node(y, ir.ATTR, "gone"), ir.LEN, 2)
+    guards.predicate(raises, [y], "")
+    guards.global_state(raises, "state")
+    failures = explain_miss(guards, (Broken(), Broken()))
+    assert [(failure.path, failure.expected) for failure in failures] == [
+        ("state", "unchanged"),
+        ("x", "an object without __del__"),
+        ("y.gone", "a value"),
+        ("y", "predicate"),
+    ]
+    assert failures[1].found.endswith("Broken object")
+
+
 def test_reasons_of_what_has_the_same_text():
     def found(kind, arg, value):
         guards = GuardSet(["x"])

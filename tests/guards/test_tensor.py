@@ -191,6 +191,9 @@ def test_reasons():
     assert why["parameter"] == ["x: expected type Tensor, found type Parameter"]
     assert why["None"] == ["x: expected type Tensor, found type NoneType"]
     assert why["sparse"] == ["x: expected layout torch.strided, found layout torch.sparse_coo"]
+    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(1, 3)])
+    (failure,) = explain_miss(guards, (nested,))
+    assert failure.expected.endswith("shape (*, 3)") and failure.found.endswith("shape nested")
     assert why["double"][0].startswith("x: expected dtype torch.float32")
 
 

@@ -102,3 +102,19 @@ def test_what_a_guard_misses_is_described_without_asking_it(value):
         assert compiled(torch.ones(2), None).tolist() == [2, 2]
         assert compiled(torch.ones(2), value).tolist() == [0, 0]
     assert Asked.times == 0 and len(log.snapshot()) == 2
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"debug": True}, {"strict_guards": True}, {"report_guard_failures": True}], ids=str
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_nested_tensor_where_a_dense_one_was(dynamic, settings):
+    """It has no sizes that a message could tell."""
+    compiled = dynamo_lite.compile(lambda xs: xs[0].sin() + 1, backend="eager", dynamic=dynamic)
+    nested = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)])
+    with dynamo_lite.config.patch(settings):
+        assert compiled([torch.ones(2, 4)]).shape == (2, 4)
+        assert all(
+            torch.equal(part, part.new_ones(()).sin().expand(part.shape) + 1) for part in compiled([nested]).unbind()
+        )
+        assert compiled([torch.ones(3, 4)]).shape == (3, 4)
