@@ -10,6 +10,7 @@ leads to the original: both die together.
 from __future__ import annotations
 
 import copy
+import functools
 import weakref
 from collections.abc import Callable
 from types import FunctionType, MethodType
@@ -167,6 +168,21 @@ def _follow(wrapped: OptimizedModule) -> None:
 _SET_CLASS: Any = vars(object)["__class__"].__set__
 
 
+def _replace_call(
+    wrapped: weakref.ref[Any], replace: Callable[[Any], Any], found: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The replacement of the `__call__` of modules. What a tracer puts in their class asks which module is called, by the paths of those
+    that it has found in the model: there the compiled module is, not the original."""
+    if not side.is_call_of_tracer(found):
+        return replace(found)
+
+    def call(original: Any, /, *args: Any, **kwargs: Any) -> Any:
+        compiled = wrapped()
+        return found(original if compiled is None else compiled, *args, **kwargs)
+
+    return call
+
+
 def wrap_module(module: Any, replace: Callable[[Any], Any], rebuild: Callable[[Any], Any]) -> Any:
     """A module that shares `module`'s state and runs `replace(method)` for the `__call__` and `forward` of the class of `module`.
 
@@ -176,7 +192,7 @@ def wrap_module(module: Any, replace: Callable[[Any], Any], rebuild: Callable[[A
     values = (
         module,
         rebuild,
-        SlotMethod(module, "__call__", replace, rebuild),
+        SlotMethod(module, "__call__", functools.partial(_replace_call, weakref.ref(wrapped), replace), rebuild),
         SlotMethod(module, "forward", replace, rebuild),
     )
     for name, value in zip(SLOTS, values, strict=True):

@@ -109,7 +109,7 @@ new_graph = EmptyGraph
 new_log = NoLog
 compile_graph = write_graph = read_graph = boxed_again = _unreachable
 boxed_call = tracer = refuse_symbolic_trace = forget = hide_code = write_ambient = check_ambient = recipe_of = _nothing
-capture_is_off = concerns_torch = has_foreign_slots = holds_tensors = _never
+capture_is_off = concerns_torch = has_foreign_slots = holds_tensors = is_call_of_tracer = _never
 modes_aside = modes_back = nullcontext
 write_guard = _write_function
 versions: Callable[[], dict[str, Any]] = dict

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -141,6 +141,12 @@ def tracer() -> str | None:
     if torch.fx._symbolic_trace._is_fx_tracing_flag and not torch._C._len_torch_dispatch_stack():
         return "error_on_nested_fx_trace"
     return None
+
+
+def is_call_of_tracer(function: Any) -> bool:
+    """Whether this is what a tracer of torch.fx that is at work has put in the place of `torch.nn.Module.__call__`."""
+    patched = isinstance(function, FunctionType) and function.__globals__ is vars(torch.fx._symbolic_trace)
+    return patched and tracer() == "error_on_nested_fx_trace"
 
 
 def refuse_symbolic_trace(what: str) -> None:

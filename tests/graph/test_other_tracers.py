@@ -78,6 +78,47 @@ def test_symbolic_trace_of_a_compiled_function_says_what_is_wrong(backend):
             torch.fx.symbolic_trace(compiled)
 
 
+@pytest.mark.parametrize("is_warm", [False, True])
+@pytest.mark.parametrize("wrap", [lambda m: dynamo_lite.compile(m, backend="eager"), dynamo_lite.disable])
+def test_a_compiled_module_is_a_leaf_where_the_original_is_one(wrap, is_warm):
+    class Own(torch.nn.Module):
+        def forward(self, x, scale=1):
+            return f(x) * scale
+
+    class Whole(torch.nn.Module):
+        def __init__(self, own):
+            super().__init__()
+            self.part, self.own = wrap(torch.nn.Linear(3, 3)), own
+
+        def forward(self, x):
+            return self.own(self.part(x), scale=2) + self.part(x)
+
+    class Leaves(torch.fx.Tracer):
+        def is_leaf_module(self, module, name):
+            return super().is_leaf_module(module, name) or type(module).__name__ == "Own"
+
+    own, x = wrap(Own()), torch.randn(3)
+    model = Whole(own)
+    expected = model(x) if is_warm else None
+    graph = Leaves().trace(model)
+    calls = [node.target for node in graph.nodes if node.op == "call_module"]
+    traced = torch.fx.GraphModule(model, graph)
+    assert calls == ["part", "own", "part"] and traced.own is own and traced.part is model.part
+    assert expected is None or torch.equal(traced(x), expected)
+    with config.patch(error_on_nested_fx_trace=False):
+        graph = torch.fx.symbolic_trace(model).graph
+        assert [node.target for node in graph.nodes if node.op == "call_module"] == ["part", "part"]
+
+
+def test_a_module_that_a_tracer_has_met_keeps_its_versions():
+    counter = CompileCounter()
+    part, x = dynamo_lite.compile(torch.nn.Linear(3, 3), backend=counter), torch.randn(3)
+    expected = part(x)
+    traced = torch.fx.symbolic_trace(torch.nn.Sequential(part, torch.nn.ReLU()))
+    assert torch.equal(traced(x), expected.relu()) and torch.equal(part(x), expected)
+    assert counter.frame_count == 1
+
+
 def test_a_tracer_inside_of_a_compiled_function():
     def call(x):
         return torch.jit.trace(f, (x,))(x), torch.fx.symbolic_trace(f)(x)
