@@ -77,15 +77,17 @@ def is_allowed_in_graph(fn: Callable[..., Any]) -> bool:
 
 
 FORBIDDEN = "_dynamo_forbidden"
-"""The attribute that torch's `forbid_in_graph` sets."""
+"""The attribute that torch's `forbid_in_graph` sets, and `set_stance` on what it decorates."""
 
 
 def refusal(fn: Callable[..., Any]) -> str | None:
     """Which of `forbid_in_graph` and `disallow_in_graph` a callable was given to, ours or that of torch.compile."""
     torch_rules = loaded("torch._dynamo.trace_rules")
+    if _attribute(fn, FORBIDDEN) is True:
+        return "forbid_in_graph"
     if torch_rules is None and not DISALLOWED_IN_GRAPH and len(FORBIDDEN_IN_GRAPH) == len(_FORBIDDEN_MARKERS):
         return None
-    if any(fn is one for one in FORBIDDEN_IN_GRAPH) or (torch_rules is not None and _attribute(fn, FORBIDDEN) is True):
+    if any(fn is one for one in FORBIDDEN_IN_GRAPH):
         return "forbid_in_graph"
     if any(fn is one for one in DISALLOWED_IN_GRAPH):
         return "disallow_in_graph"
@@ -392,7 +394,8 @@ class set_stance:  # a verb, as in torch: plain call, decorator and context mana
     `set_stance("force_eager")` takes effect at once and stays. As a context manager it ends with the block, as a
     decorator it holds during calls of the function. `skip_guard_eval_unsafe` is accepted and has no effect: guards
     always run. Under `force_backend` functions have versions of their own, made by that backend. Raises ValueError for an unknown stance,
-    RuntimeError for a `force_backend` with another stance than `default`. Captured code must not call it.
+    RuntimeError for a `force_backend` with another stance than `default`. Captured code must
+    not call it, nor what it decorates.
     """
 
     def __init__(
@@ -429,6 +432,7 @@ class set_stance:  # a verb, as in torch: plain call, decorator and context mana
                 _set_process_stance(previous)
 
         setattr(under_stance, DISABLED, True)
+        setattr(under_stance, FORBIDDEN, True)
         return under_stance
 
 

@@ -840,6 +840,32 @@ def test_a_stance_inside_of_captured_code():
     assert markers.current_stance().name == "default"
 
 
+@pytest.mark.parametrize("set_stance", [dynamo_lite.set_stance, torch.compiler.set_stance])
+def test_captured_code_calls_what_a_stance_decorates(set_stance):
+    @set_stance("force_eager")
+    def inner(x):
+        return x + 1
+
+    class Holder:
+        @set_stance("force_eager")
+        def method(self, x):
+            return x + 1
+
+    def handled(x):
+        try:
+            return inner(x)
+        except AssertionError:
+            return x
+
+    for fn in (lambda x: inner(x), lambda x: Holder().method(x), handled):
+        with pytest.raises(exc.ForbiddenCallError, match="must not be called in captured code"):
+            dynamo_lite.compile(fn, backend="eager")(X)
+    assert markers.current_stance().name == "default"
+    assert torch.equal(dynamo_lite.compile(inner, backend="eager")(X), X + 1)
+    named = dynamo_lite.compile(lambda x: (inner.__name__, x + 1), backend="eager", fullgraph=True)
+    assert named(X)[0] == "inner"
+
+
 def test_thread_stance_is_of_one_thread():
     seen = []
     with markers.thread_stance(markers.Stance("eager_on_recompile")):

@@ -13,7 +13,7 @@ from .sweeps import EVERY
 
 MOST_FILES = 25
 MOST_LINES = {
-    ".": 5_130,
+    ".": 5_135,
     "backends": 3_870,
     "backends/compiled": 1_100,
     "backends/regions": 1_080,

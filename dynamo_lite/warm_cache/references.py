@@ -124,7 +124,7 @@ def _marks(f: Any) -> tuple[Any, ...]:
     return (
         markers.is_allowed_in_graph(f),
         f in markers.DISALLOWED_IN_GRAPH,
-        f in markers.FORBIDDEN_IN_GRAPH,
+        f in markers.FORBIDDEN_IN_GRAPH or attributes.get(markers.FORBIDDEN) is True,
         code in markers.SKIPPED_CODES,
         code in markers.FOLLOWED_CODES,
         bool(attributes.get(markers.DISABLED)),
