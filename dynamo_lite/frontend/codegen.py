@@ -24,9 +24,10 @@ from dynamo_lite.isa.eager_fallback import Interrupted, Original
 from dynamo_lite.isa.emit import CO_VARARGS, CO_VARKEYWORDS, Assembler
 from dynamo_lite.isa.flow import can_be_cut
 from dynamo_lite.isa.lift import LOCALS_ARE_SHARED
+from dynamo_lite.isa.typeobject import mro_of
 from dynamo_lite.variables.objects.module import is_module_level
 from dynamo_lite.variables.objects.traceback_object import hold_frames
-from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy
+from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy, real_object
 from dynamo_lite.variables.protocol.deferred_str import LateText
 
 from .finalizers import held_at_break
@@ -45,6 +46,12 @@ if TYPE_CHECKING:
 _BINDING = frozenset({Op.STORE_FAST, Op.DELETE_FAST})
 # Ops that name a global: they mean the globals of their own function.
 _GLOBAL_OPS = frozenset({Op.STORE_GLOBAL, Op.DELETE_GLOBAL, Op.IMPORT_NAME})
+
+
+def _makes_class(operand: Any) -> bool:
+    """Whether calling an operand may make a class in C, which takes the name of its module from the globals of the frame that calls."""
+    real = None if is_null(operand) else real_object(operand)
+    return real is type.__new__ or (issubclass(type(real), type) and type in mro_of(real))
 
 
 class Codegen:
@@ -292,9 +299,9 @@ class Codegen:
         if instr.op in _BINDING and not is_unbound(leaf, instr):
             return self._finish_binding(frames)
         n = operand_count(instr)
-        if instr.op in _GLOBAL_OPS and leaf.globals is not frames[0].globals:
-            raise self._before_the_call(leaf, instr.op)
         operands = leaf.stack[len(leaf.stack) - n :]
+        if leaf.globals is not frames[0].globals and (instr.op in _GLOBAL_OPS or any(map(_makes_class, operands[:2]))):
+            raise self._before_the_call(leaf, instr.op)
         seen = {id(vt) for vt in self.escaping([v for v in operands if not is_null(v)])}.union(
             self.tr.lifetimes.references
         )

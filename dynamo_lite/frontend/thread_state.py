@@ -18,7 +18,7 @@ from dynamo_lite.config import config
 from dynamo_lite.dynamism.observed_values import is_module
 from dynamo_lite.exc import Unsupported
 from dynamo_lite.guards import ir
-from dynamo_lite.isa.flow import is_in_loop, leads_to_loop
+from dynamo_lite.isa.flow import is_in_loop, leads_to_loop, looks_at_callers
 from dynamo_lite.isa.resume import PREFIXES
 from dynamo_lite.record import Function
 from dynamo_lite.variables.generators.generator import ExcState
@@ -40,6 +40,7 @@ class ThreadState:
         frame: the innermost frame being interpreted.
         exc_info: the innermost `ExcState`: of the generator that runs, or of the frames around it.
         functions_at: line that needs a guard → the calls that led to it.
+        asked: where the program has asked for a frame that is followed, and which.
         is_told_of_capture: whether the program has asked `is_compiling()`: eager execution goes another way.
     """
 
@@ -51,10 +52,12 @@ class ThreadState:
         self.exc_info = ExcState()
         self._of_caller = sys.exception()
         self.functions_at: dict[Any, tuple[Function, ...]] = {}
+        self.asked: list[tuple[int, Frame]] = []
 
     def release(self) -> None:
         """Let go of the program's objects."""
         self.frame = self._of_caller = None
+        self.asked.clear()
         self.exc_info = ExcState()
 
     # -- frames
@@ -143,15 +146,29 @@ class ThreadState:
 
     def failing_step(self, frame: Frame | None = None) -> int:
         """The step at which the next run has to break because the current instruction of `frame` (default: the innermost) failed: the
-        innermost step from which every frame above can be resumed."""
+        innermost step from which every frame above can be resumed. What is called for real there and looks at its callers finds real ones:
+        then it is the outermost call."""
         f = frame if frame is not None else self.frame
         step = f.step if f is not None else self.tr.budget.steps
+        called = None if frame is None else next((f for f in self.frames() if f.parent is frame), None)
         turning = self.turning_frame()
         while f is not None and f.parent is not None:
             if not (f.direct and config.nested_graph_breaks) or _is_never_cut(f) or f is turning:
-                step = f.call_step
+                step, called = f.call_step, f
             f = f.parent
-        return step
+        return step if called is None or not self._looks_at_followed(called) else called.eager_step()
+
+    def _looks_at_followed(self, called: Frame) -> bool:
+        """Whether a frame, or one below it, has looked at frames above it, or may do so from here on, and the nearest of them would not be
+        real. (The outermost is: its new code looks as the original does.)"""
+        if called.parent is None or called.parent.parent is None:
+            return False
+        within = list(self.frames())
+        if called in within:
+            del within[within.index(called) + 1 :]
+            if any(looks_at_callers(f.lifted, f.cur) for f in within):
+                return True
+        return any(step >= called.call_step and _is_above(f, called) for step, f in self.asked)
 
     def turning_frame(self) -> Frame | None:
         """The innermost frame if it is torch's own and in a loop: such functions go over parameters of any shapes (`torch.optim`), so that
@@ -164,6 +181,14 @@ def line_of(f: Frame) -> UserFrame:
     """The user's line at which a frame is, or has ended."""
     pos = f.lifted.instrs[f.cur].pos
     return UserFrame(f.code.co_filename, pos[0] or f.code.co_firstlineno, f.code.co_name, "", pos[2], pos[3], pos[1])
+
+
+def _is_above(above: Frame, frame: Frame) -> bool:
+    """Whether one frame has called the other, through whatever frames."""
+    f = frame.parent
+    while f is not None and f is not above:
+        f = f.parent
+    return f is not None
 
 
 def _is_never_cut(f: Frame) -> bool:

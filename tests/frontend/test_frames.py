@@ -9,6 +9,7 @@ import pdb
 import sys
 import threading
 import traceback
+import types
 import weakref
 
 import pytest
@@ -563,6 +564,62 @@ def test_a_debugger_steps_through_real_frames(by_hook, monkeypatch):
     log.reset()
     assert debugged(capture(outer)) == expected
     assert [(b.slug, len(b.user_stack)) for b in log.breaks()][:2] == [("debugger", 2), ("debugger", 1)]
+
+
+ELSEWHERE = types.ModuleType("elsewhere")
+exec(
+    """
+import collections, dataclasses, enum, sys, types
+class Meta(type): pass
+class Asked:
+    def __call__(self):
+        caller = sys._getframe(1)
+        self.stop()
+        return caller.f_code.co_name, caller.f_globals["__name__"]
+def named(stop): return collections.namedtuple("T", "a b").__module__
+def members(stop): return enum.Enum("E", "A B").__module__
+def fields(stop): return dataclasses.make_dataclass("D", ["a"]).__module__
+def by_type(stop): return type("C", (), {}).__module__
+def by_metaclass(stop): return Meta("C", (), {}).__module__
+def by_new(stop): return type.__new__(Meta, *("C", (), {})).__module__
+def who(stop):
+    stop()
+    return sys._getframe(1).f_code.co_name, sys._getframe(1).f_globals["__name__"]
+def calls_who(stop): return who(stop)
+def calls_asked(stop):
+    asked = Asked()
+    asked.stop = stop
+    return asked()
+def asks_first(stop):
+    frame = sys._getframe(1)
+    stop()
+    return frame.f_code.co_name, sorted(locals()), frame.f_globals["__name__"]
+def calls_first(stop): return asks_first(stop)
+def by_back(stop):
+    frame = sys._getframe().f_back
+    stop()
+    return frame.f_code.co_name
+def calls_back(stop): return by_back(stop)
+""",
+    vars(ELSEWHERE),
+)
+_ASKING = [name for name, value in vars(ELSEWHERE).items() if type(value) is types.FunctionType]
+
+
+@pytest.mark.parametrize("name", _ASKING)
+def test_what_is_called_for_real_looks_at_real_callers(name):
+    """At a break, too, in a function that can't go on in another frame: then those that called it must not be the outermost one's code."""
+    function = getattr(ELSEWHERE, name)
+
+    def inner():
+        return function(stop)
+
+    def outer():
+        return inner()
+
+    captured = capture(outer)
+    expected = outer()
+    assert [captured() for _ in range(3)] == [expected] * 3
 
 
 def test_breaks_in_a_loop_do_not_nest():

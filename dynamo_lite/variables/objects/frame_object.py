@@ -62,8 +62,9 @@ def caller(tx: Frame, depth: int) -> Any:
     return None
 
 
-def frame_object(tx: Frame, frame: object) -> VariableTracker:
+def frame_object(tx: Frame, frame: Frame) -> VariableTracker:
     """The one object of a traced frame."""
+    tx.tr.thread.asked.append((tx.step, frame))
     known = tx.tr.lifetimes.frame_objects
     found = known.get(id(frame))
     if found is None:
@@ -86,6 +87,7 @@ if hasattr(sys, "_getframemodulename"):
         frame = caller(tx, host_index(tx, depth))
         if frame is None:
             return tx.needs_real_callers("frame-introspection", "sys._getframemodulename()")
+        tx.tr.thread.asked.append((tx.step, frame))
         return frame.function.tp_getattro(tx, "__module__")
 
 
