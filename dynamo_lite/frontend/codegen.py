@@ -14,7 +14,7 @@ from sys import intern
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from dynamo_lite._eval_frame import Reference
+from dynamo_lite._eval_frame import Reference, UncapturedFunction
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.guards import ir
 from dynamo_lite.guards.source import emit_source
@@ -22,12 +22,13 @@ from dynamo_lite.interp.frame import OPS, Frame
 from dynamo_lite.isa.canon import Op
 from dynamo_lite.isa.eager_fallback import Interrupted, Original
 from dynamo_lite.isa.emit import CO_VARARGS, CO_VARKEYWORDS, Assembler
-from dynamo_lite.isa.flow import can_be_cut
+from dynamo_lite.isa.flow import LEAD_TO_CALLERS, can_be_cut
 from dynamo_lite.isa.lift import LOCALS_ARE_SHARED
 from dynamo_lite.isa.typeobject import mro_of
+from dynamo_lite.variables.objects.function import MethodVariable
 from dynamo_lite.variables.objects.module import is_module_level
 from dynamo_lite.variables.objects.traceback_object import hold_frames
-from dynamo_lite.variables.protocol.base import VariableTracker, is_lazy, real_object
+from dynamo_lite.variables.protocol.base import MISSING, VariableTracker, is_lazy, real_object
 from dynamo_lite.variables.protocol.deferred_str import LateText
 
 from .finalizers import held_at_break
@@ -52,6 +53,15 @@ def _makes_class(operand: Any) -> bool:
     """Whether calling an operand may make a class in C, which takes the name of its module from the globals of the frame that calls."""
     real = None if is_null(operand) else real_object(operand)
     return real is type.__new__ or (issubclass(type(real), type) and type in mro_of(real))
+
+
+def _asks_for_callers(operand: Any) -> bool:
+    """Whether an operand is a function of Python, captured or not, whose own code names what leads to the frame that called it."""
+    function = operand.function if isinstance(operand, MethodVariable) else operand
+    real = MISSING if is_null(function) else real_object(function)
+    while type(real) is UncapturedFunction:
+        real = real.__wrapped__
+    return type(real) is FunctionType and not LEAD_TO_CALLERS.isdisjoint(real.__code__.co_names)
 
 
 class Codegen:
@@ -301,7 +311,9 @@ class Codegen:
         n = operand_count(instr)
         operands = leaf.stack[len(leaf.stack) - n :]
         if leaf.globals is not frames[0].globals and (instr.op in _GLOBAL_OPS or any(map(_makes_class, operands[:2]))):
-            raise self._before_the_call(leaf, instr.op)
+            raise self._before_the_call(leaf, instr.op, self.tr.thread.failing_step(leaf.parent))
+        if len(frames) > 1 and any(map(_asks_for_callers, operands[:2])):
+            raise self._before_the_call(leaf, instr.op, leaf.eager_step())
         seen = {id(vt) for vt in self.escaping([v for v in operands if not is_null(v)])}.union(
             self.tr.lifetimes.references
         )
@@ -318,11 +330,11 @@ class Codegen:
         BreakEmitter(self, frames, states).emit(instr, operands, handled)
         return self.assemble()
 
-    def _before_the_call(self, leaf: Frame, op: Op) -> Unsupported:
-        """The break at the call of a function of another module, whose instruction, at which the trace stopped, this code can't do."""
+    def _before_the_call(self, leaf: Frame, op: Op, step: int) -> Unsupported:
+        """The break at the call of a function, at a step further out, whose instruction, at which the trace stopped, this code can't do."""
         why = self.tr.facts.break_reason
         error = Unsupported(why.slug, why.context, why.cause) if why is not None else Unsupported("opcode", op.name)
-        return error.at(self.tr.thread.failing_step(leaf.parent), why.user_stack if why is not None else ())
+        return error.at(step, why.user_stack if why is not None else ())
 
     def _finish_binding(self, frames: list[Frame]) -> CodeType:
         """Code for a trace that stopped where a variable is bound anew: what it held dies, then the frame resumes behind."""

@@ -20,8 +20,9 @@ _NAME_OPS = {Op.LOAD_GLOBAL, Op.LOAD_NAME}
 _FRAME_READERS = {"locals", "vars", "dir", "eval", "exec"}
 
 _SEEN_WITHOUT_ARGUMENTS = {"vars", "dir"}
-_LEAD_TO_CALLERS = {"_getframe", "currentframe"}
-_READ_FROM_MODULES = {"locals", *_LEAD_TO_CALLERS}
+LEAD_TO_CALLERS = frozenset({"_getframe", "currentframe"})
+"""What gives a frame, from which all that called it are found."""
+_READ_FROM_MODULES = {"locals", *LEAD_TO_CALLERS}
 SHOW_VARIABLES = frozenset({"locals", "vars", "dir"})
 """What shows the variables of the frame that calls it, and nothing else of it."""
 
@@ -36,7 +37,7 @@ def can_be_cut(lifted: Lifted, index: int, is_shown: bool) -> bool:
 
 def looks_at_callers(lifted: Lifted, index: int) -> bool:
     """Whether code from `index` on names what leads to the frame of whoever called it."""
-    found = [i for i in _readers(lifted) if lifted.instrs[i].arg in _LEAD_TO_CALLERS]
+    found = [i for i in _readers(lifted) if lifted.instrs[i].arg in LEAD_TO_CALLERS]
     return bool(found) and not _reachable(lifted, index).isdisjoint(found)
 
 

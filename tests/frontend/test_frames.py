@@ -567,6 +567,7 @@ def test_a_debugger_steps_through_real_frames(by_hook, monkeypatch):
 
 
 ELSEWHERE = types.ModuleType("elsewhere")
+ELSEWHERE.uncaptured = uncaptured
 exec(
     """
 import collections, dataclasses, enum, sys, types
@@ -600,10 +601,20 @@ def by_back(stop):
     stop()
     return frame.f_code.co_name
 def calls_back(stop): return by_back(stop)
+@uncaptured
+def uncaptured_who(): return sys._getframe(1).f_code.co_name, sys._getframe(2).f_globals["__name__"]
+class Holder:
+    @uncaptured
+    def who(self): return sys._getframe(1).f_code.co_name
+def calls_uncaptured(stop): return uncaptured_who()
+def calls_method(stop): return Holder().who()
 """,
     vars(ELSEWHERE),
 )
-_ASKING = [name for name, value in vars(ELSEWHERE).items() if type(value) is types.FunctionType]
+_ASKING = [
+    name for name, value in vars(ELSEWHERE).items() if type(value) is types.FunctionType and "uncaptured" not in name
+]
+_ASKING.append("calls_uncaptured")
 
 
 @pytest.mark.parametrize("name", _ASKING)
