@@ -241,7 +241,8 @@ class _Capture:
         tr.effects.mutations.clear()
         for function, args in tr.state.final_changes():
             stack = next((stack for key, stack in tr.state.places.items() if key == (function, *args[:-1])), [])
-            message = f"the program leaves a setting of torch changed, by {function.__name__}"
+            by = "an inference mode" if function is None else function.__name__
+            message = f"the program leaves a setting of torch changed, by {by}"
             change = RefusedChange(
                 "", f"{message}, and an exported graph changes none", SET_OUTSIDE, _place_in(stack), is_certain=True
             )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dynamo_lite
-from dynamo_lite.testing import run_both
+from dynamo_lite.testing import CompileCounter, run_both
 
 COMPARISONS = (operator.gt, operator.ge, operator.lt, operator.le, operator.eq, operator.ne)
 NUMBERS = (1.0, -5.0, 0.0, math.inf, -math.inf, math.nan)
@@ -88,3 +88,63 @@ def test_early_stopping():
 def test_an_item_below_a_number_is_one_graph():
     run = run_both(lambda x: x * 2 if x.sum().item() < 3.0 else x * 3, torch.ones(2), _fullgraph=True)
     assert run.graph_count == 1
+
+
+def is_not_negative(n):
+    return n if n >= 0.0 and float(n) >= 0 and not n / 2 < 0 else None
+
+
+def asserted(v):
+    torch._check(v >= 0.0)
+    return "negative" if v < 0.0 else v
+
+
+WHOLE = {
+    "size": lambda x: x * is_not_negative(x[x > 0].size(0)),
+    "asserted": lambda x: x * asserted(x.abs().sum().item()),
+    "factor-0": lambda x: x * (x[0].item() + 0.0 * x[1].item()),
+    "and-back": lambda x: x * ((x[0].item() + x[1].item()) - x[1].item()),
+    "clipped": lambda x: x * min(1.0, max(0.0, abs(x[0].item()))),
+    "extremes": lambda x: (x + 1, max(0.0, x[0].item() * x[0].item()), min(abs(x[1].item()), -1.0)),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_one_graph_for_all_numbers(name):
+    counter = CompileCounter()
+    compiled = dynamo_lite.compile(WHOLE[name], backend=counter, fullgraph=True)
+    for numbers in itertools.product(NUMBERS[:3] if name == "asserted" else NUMBERS, repeat=2):
+        x = torch.tensor(numbers)
+        assert repr(compiled(x)) == repr(WHOLE[name](x)), numbers
+    assert counter.frame_count == 1
+
+
+CHECKED = {
+    "inf": lambda x: x[0].item() < math.inf,
+    "item": lambda x: (x[0] < 5).item(),
+    "not": lambda x: not (x[0] >= 5).item(),
+    "bool": lambda x: bool(torch.isfinite(x).all()),
+    "isfinite": lambda x: math.isfinite(x[0].item()),
+    "itself": lambda x: x[0].item() >= x[0].item(),
+    "int": lambda x: int(x.nan_to_num(0, 0, 0)[0].item()) == 1,
+    "two": lambda x: x[0].item() < 5 and x[1].item() < 5,
+}
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", CHECKED)
+def test_checks_of_truths(name, backend, fullgraph):
+    def program(x):
+        torch._check(CHECKED[name](x), lambda: "own text")
+        return x * 2
+
+    def outcome(fn, x):
+        try:
+            return repr(fn(x))
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = dynamo_lite.compile(program, backend=backend, fullgraph=fullgraph)
+    for numbers in ([1.0, 1.0], [math.inf, 1.0], [math.nan, 2.0], [7.0, 1.0], [1.0, 9.0]):
+        assert outcome(compiled, torch.tensor(numbers)) == outcome(program, torch.tensor(numbers)), numbers

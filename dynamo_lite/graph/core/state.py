@@ -470,7 +470,7 @@ class AmbientState(GraphEffect):
             self.has_inference = True
             self._guard(torch.is_inference_mode_enabled, (), torch.is_inference_mode_enabled())
         # It sets the grad mode as well, and puts it back.
-        self.initial.setdefault((_C._set_grad_enabled,), torch.is_grad_enabled())
+        self.initial.setdefault(_GRAD_MODE, torch.is_grad_enabled())
         node = self.builder.add("call_function", _enter_inference_mode, (enabled,))
         found = self.of_now()
         self.inference.append(OpenInferenceMode(node, _enter_inference_mode(enabled), holder, enabled, found))
@@ -514,9 +514,6 @@ class AmbientState(GraphEffect):
             for key, value in self.initial.items():
                 key[0](*key[1:], value)
 
-    def _changed(self) -> list[tuple[Any, ...]]:
-        return _differing(self.initial, self._final)
-
     @property
     def _final(self) -> dict[Any, Any]:
         return self.of_now() if self.final is None else self.final
@@ -525,7 +522,10 @@ class AmbientState(GraphEffect):
         """Have the graph put back what it changed."""
         for mode in reversed(self.inference):
             self.builder.add("call_function", _exit_inference_mode, (mode.node,))
-        for key, value in self._changed():
+        left = self._final
+        if self.inference:  # the outermost one has put back the grad mode
+            left = left | {_GRAD_MODE: self.inference[0].found[_GRAD_MODE]}
+        for key, value in _differing(self.initial, left):
             self._write_node(key, value, self.initial[key])
         for _ in range(abs(self.nesting)):
             self.builder.add("call_function", _NESTING[-1 if self.nesting > 0 else 1])
@@ -539,7 +539,7 @@ class AmbientState(GraphEffect):
         for mode in self.inference:
             calls += _calls(now, now | mode.found)
             calls.append((None, (mode.holder,)))
-            now = now | mode.found | {(_C._set_grad_enabled,): not mode.enabled}
+            now = now | mode.found | {_GRAD_MODE: not mode.enabled}
         calls += _calls(now, self._final)
         calls.extend([(_NESTING[1 if self.nesting > 0 else -1], ())] * abs(self.nesting))
         if self.builder.tr.overrides is not None:
@@ -564,6 +564,7 @@ def set_grad_enabled_below_modes(enabled: bool) -> None:
         _C._set_grad_enabled(enabled)
 
 
+_GRAD_MODE = (_C._set_grad_enabled,)
 _BELOW_MODES = {_C._set_grad_enabled: set_grad_enabled_below_modes}
 
 

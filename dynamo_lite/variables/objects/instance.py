@@ -374,7 +374,9 @@ def object_getattribute(tx: Frame, self: VariableTracker, name: VariableTracker)
 
 
 def _hackcheck(tx: Frame, self: VariableTracker, what: str) -> None:
-    """`hackcheck`: the store of `object` would go past that of `type`."""
+    """`hackcheck`: the store of `object` would go past that of `type`, or of a `threading.local`."""
+    if issubclass(self.python_type(), _thread._local):
+        unsupported("attribute-of-unknown-object", f"object.{what} of {self.describe()}")
     if issubclass(self.python_type(), type):
         tx.raises(TypeError, f"can't apply this {what} to {type_name(self)} object")
 

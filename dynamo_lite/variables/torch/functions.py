@@ -529,7 +529,10 @@ def _check_handler(error: type[Exception]) -> Callable[..., VariableTracker]:
         if isinstance(cond, TensorVariable):
             return unsupported("data-dependent-assert", cond.describe())
         if isinstance(cond, SymNodeVariable) and is_unbacked(cond.proxy.sym):
-            tx.tr.graph.passes.sizes.assume(cond.proxy)
+            if _has_truths(cond):
+                check(tx, cond.as_tensor(tx), True, "data-dependent-assert")
+            else:
+                tx.tr.graph.passes.sizes.assume(cond.proxy)
             return NONE
         holds = cond.nb_bool(tx) if isinstance(cond, SymNodeVariable) else cond
         if not holds.is_python_constant():
@@ -542,6 +545,14 @@ def _check_handler(error: type[Exception]) -> Callable[..., VariableTracker]:
         return tx.raises(error, str(text.as_python_constant()))
 
     return handler
+
+
+def _has_truths(condition: SymNodeVariable) -> bool:
+    """Whether truths that were read from tensors take part in a condition: the algebra would take them for what they should be, and assert
+    nothing."""
+    node = condition.proxy.sym.node
+    ranges = [node.shape_env.var_to_range.get(symbol) for symbol in node.expr.free_symbols]
+    return condition.flag is not None or any(r is not None and (r.lower, r.upper) == (0, 1) for r in ranges)
 
 
 for _name, _error in _CHECKS.items():

@@ -167,10 +167,11 @@ class SymNodeVariable(VariableTracker):
         compare = COMPARE_OPS[op]
         if isinstance(self.proxy, FloatValue) or isinstance(operand, FloatValue):
             return boolean(tx.tr.graph.symbols.decide(compare, self.proxy, operand))
-        if _is_huge(operand) and is_from_data(self) and self.python_type() is not float:
+        is_finite = type(operand) is not float or math.isfinite(operand)
+        if not is_finite and is_from_data(self) and self.python_type() is not float:
             return boolean(compare(0, operand))  # any int is on the same side
-        if (is_from_data(self) or is_from_data(other)) and float in (self.python_type(), other.python_type()):
-            return _compare_floats(tx, self, other, compare)
+        if _has_float_from_data(self.proxy) or _has_float_from_data(operand) or not is_finite and is_from_data(self):
+            return _compare_floats(tx, self, other, compare, is_finite)
         result = evaluate(compare, self.proxy.sym, _host(operand))
         if is_unbacked(result):
             return SymNodeVariable(SymValue(result, None, ("call", compare, (self.proxy, operand))))
@@ -195,10 +196,13 @@ class SymNodeVariable(VariableTracker):
         if one is MISSING or other is MISSING:
             return None
         is_certain = tx.tr.graph.symbols.is_certain
-        if is_certain(operator.le, one, other):
-            return best if function is min else item
-        if is_certain(operator.ge, one, other):
-            return item if function is min else best
+        is_best, is_item = is_certain(operator.le, one, other), is_certain(operator.ge, one, other)
+        if (is_best or is_item) and any(map(_has_float_from_data, proxies)):
+            first, later = scalar_tensor(tx, best, float), scalar_tensor(tx, item, float)
+            is_later = tx.call(later.tp_getattro(tx, "__lt__" if function is min else "__gt__"), [first])
+            return _item(tx, tx.tr.graph.call(tx, "call_function", torch.where, [is_later, later, first]))
+        if is_best or is_item:
+            return best if is_best is (function is min) else item
         result = apply_number_function(tx, torch.sym_min if function is min else torch.sym_max, best, item)
         return None if result is NOT_IMPLEMENTED else result
 
@@ -295,7 +299,10 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
-    if _is_huge(result) or _cancels(result, operands):
+    if _cancels(result, operands) and function in _METHODS:
+        one, other = [scalar_tensor(tx, vt, float) for vt in trackers]
+        return _item(tx, tx.call(one.tp_getattro(tx, _METHODS[function]), [other]))
+    if _is_huge(result):
         return of_floats(tx, function, tuple(operands), trackers)
     hint = result.node.hint if type(result) is torch.SymInt and result.node.has_hint() else None
     if type(hint) is int and not -UNBOUNDED < hint < UNBOUNDED:
@@ -310,14 +317,18 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
 
 def _cancels(result: Any, operands: Sequence[Any]) -> bool:
     """Whether the algebra has dropped a float from data, as in `x - x`, which an infinity or nan doesn't."""
-    floats = {
-        s
-        for o in map(_host, operands)
-        if type(o) is torch.SymFloat and is_unbacked(o)
-        for s in o.node.expr.free_symbols
-    }
+    used = {symbol for o in map(_host, operands) if hasattr(o, "node") for symbol in o.node.expr.free_symbols}
+    floats = {symbol for symbol in used if str(symbol).startswith("zuf")}
     left = result.node.expr.free_symbols if hasattr(result, "node") else set()
     return not floats <= left and left <= floats
+
+
+_METHODS = {operator.add: "__add__", operator.sub: "__sub__", operator.mul: "__mul__"}
+"""Functions of two floats, which compute the same of tensors of 64 bits."""
+
+
+def _item(tx: Frame, tensor: VariableTracker) -> VariableTracker:
+    return tx.call(tensor.tp_getattro(tx, "item"), [])
 
 
 def _is_known_int(operand: Any) -> bool:
@@ -393,24 +404,49 @@ def _is_huge(number: Any) -> bool:
 
 
 def _compare_floats(
-    tx: Frame, one: SymNodeVariable, other: VariableTracker, compare: Callable[..., bool]
+    tx: Frame, one: SymNodeVariable, other: VariableTracker, compare: Callable[..., bool], is_finite: bool
 ) -> VariableTracker:
-    """Compare numbers from data, one a float. The algebra fails at infinities, decides as if no number were one, or nan, and takes
-    a number (torch 2.13) for one that is less than itself: what it would decide tensors compare."""
+    """Compare numbers, one of which hangs on a float from data. The algebra fails at infinities, decides as if there were no nan, and
+    takes a number (torch 2.13) for one that is less than itself: what it would decide, but for what is asserted, tensors compare."""
     operand = operand_of(other)
-    if type(operand) is not float or math.isfinite(operand):
+    if is_finite:
         numbers = one.proxy.sym, _host(operand)
         result = evaluate(compare, *numbers)
+        known = _asserted(result)
+        if known is not None:
+            return boolean(known)
         is_certain = tx.tr.graph.symbols.is_certain
         if is_unbacked(result) and not is_certain(compare, *numbers) and not is_certain(_OPPOSITE[compare], *numbers):
             return SymNodeVariable(SymValue(result, None, ("call", compare, (one.proxy, operand))))
     if any(isinstance(vt, SymNodeVariable) and vt.python_type() is not float for vt in (one, other)):
-        return unsupported(
-            "data-dependent-size", _question(compare, (one.proxy.sym, _host(operand)))
-        )  # Python compares ints as they are
+        # Python compares ints as they are.
+        return unsupported("data-dependent-size", _question(compare, (one.proxy.sym, _host(operand))))
     right = scalar_tensor(tx, other, float) if isinstance(other, SymNodeVariable) else other
     method = scalar_tensor(tx, one, float).tp_getattro(tx, f"__{compare.__name__}__")
-    return tx.call(tx.call(method, [right]).tp_getattro(tx, "item"), [])
+    return _item(tx, tx.call(method, [right]))
+
+
+def _asserted(condition: Any) -> bool | None:
+    """The truth of an inequality, where the graph asserts it, or its opposite; None where it doesn't."""
+    if not is_unbacked(condition) or not hasattr(condition.node.expr, "lts"):
+        return None
+    expr, asserts = condition.node.expr, condition.node.shape_env.deferred_runtime_asserts
+    facts = [fact.expr for symbol in expr.free_symbols for fact in asserts.get(symbol, ())]
+    forms = [_form(fact) for fact in facts if hasattr(fact, "lts")]
+    return True if _form(expr) in forms else False if _form(expr.negated) in forms else None
+
+
+def _form(inequality: Any) -> tuple[bool, Any]:
+    """An inequality as `difference < 0` or `difference <= 0`: whether the former, and the difference."""
+    difference = inequality.lts - inequality.gts
+    whole = {number: int(number) for number in difference.atoms() if number.is_Float and number == int(number)}
+    return "=" not in inequality.rel_op, difference.xreplace(whole)
+
+
+def _has_float_from_data(operand: Any) -> bool:
+    """Whether a number is computed from a float that data decide, which may be infinite or nan."""
+    node = getattr(_host(operand), "node", None)
+    return node is not None and any(str(symbol).startswith("zuf") for symbol in node.expr.free_symbols)
 
 
 _OPPOSITE = {
