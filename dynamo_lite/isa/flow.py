@@ -158,13 +158,16 @@ def turn(lifted: Lifted, start: int, index: int) -> frozenset[int]:
 
 
 def begins_in_loop(lifted: Lifted) -> bool:
-    """Whether resumed code goes on inside a loop: one that is there before the first branch."""
+    """Whether resumed code goes on inside a loop: one that is there before the first branch. On a straight line what follows an instruction
+    of a loop is in the loop as well, so that its last one tells."""
+    line: dict[int, None] = {}
     i = 0
     while len(_successors(lifted, i)) == 1:
-        if is_in_loop(lifted, i):
-            return True
+        if i in line:
+            return True  # a loop without a branch
+        line[i] = None
         (i,) = _successors(lifted, i)
-    return False
+    return bool(line) and is_in_loop(lifted, next(reversed(line)))
 
 
 def _successors(lifted: Lifted, index: int) -> list[int]:

@@ -1,5 +1,7 @@
 """Liveness."""
 
+import pytest
+
 from dynamo_lite.isa import Op, lift
 from dynamo_lite.isa.flow import begins_in_loop, innermost_loop, is_in_loop, leads_to_loop, live_slots
 from dynamo_lite.isa.resume import resume_code
@@ -144,3 +146,18 @@ def test_the_innermost_loop():
         return {instr.lineno - first for instr in loop if instr.op is Op.BINARY}
 
     assert lines(3) == {3, 5, 6} and lines(5) == {5} and lines(6) == {3, 5, 6}
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("def f(x):\n    x += 1\n    return x", False),
+        ("def f(x):\n    x += 1\n    for _ in x:\n        x += 1\n    return x", False),
+        ("def f(x):\n    while True:\n        x += 1", True),
+        ("def f(x):\n    if x:\n        while True:\n            x += 1", False),
+    ],
+)
+def test_code_that_begins_in_a_loop(source, expected):
+    scope = {}
+    exec(source, scope)
+    assert begins_in_loop(lift(scope["f"].__code__)) is expected

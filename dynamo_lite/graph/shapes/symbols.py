@@ -431,7 +431,9 @@ class Symbols:
             for expr, user in self._conditions():
                 if len(expr.free_symbols) == 1 and expr.free_symbols <= promises.keys():
                     (symbol,) = expr.free_symbols
-                    refuse_condition(promises[symbol], self._readable(_printed(expr), canonical), user)
+                    refuse_condition(
+                        promises[symbol], self._readable(_printed(expr), expr.free_symbols, canonical), user
+                    )
                 self._add(_printed(expr), sorted(expr.free_symbols, key=str), canonical, user)
             for asserted in self.env.deferred_runtime_asserts.values():
                 for item in asserted:
@@ -456,7 +458,7 @@ class Symbols:
                 number.high = int(bounds.upper) if bounds.upper.is_Integer and bounds.upper < UNBOUNDED else None
                 continue
             symbols = sorted(expr.free_symbols, key=str)
-            number.equals = self._readable(_printed(expr), canonical)
+            number.equals = self._readable(_printed(expr), expr.free_symbols, canonical)
             involved = [item, *(canonical[s] for s in symbols)]  # either may be the one that was replaced
             lines = [self.env.replacements_slocs.get(i.first) for i in involved]
             number.user = next((line.maybe_user_loc for line in lines if line is not None), None)
@@ -465,7 +467,7 @@ class Symbols:
         for expr, _ in self._conditions():
             item = canonical.get(*expr.free_symbols) if len(expr.free_symbols) == 1 else None
             if item is not None and item.text in numbers:
-                _restrict(numbers[item.text], expr, self._readable(_printed(expr), canonical))
+                _restrict(numbers[item.text], expr, self._readable(_printed(expr), expr.free_symbols, canonical))
         return list(numbers.values())
 
     def _conditions(self) -> Iterator[tuple[Any, Any]]:
@@ -539,11 +541,12 @@ class Symbols:
             return  # of numbers that only the graph knows: a runtime matter
         function = formula(text, tuple(map(str, symbols)))
         nodes = [where[s].node for s in symbols]
-        self.tr.guards.predicate(function, nodes, self._readable(text, where), user, bounds)
+        self.tr.guards.predicate(function, nodes, self._readable(text, symbols, where), user, bounds)
 
     @staticmethod
-    def _readable(text: str, where: dict[Any, Tracked]) -> str:
-        names = {str(symbol): item.text for symbol, item in where.items()}
+    def _readable(text: str, symbols: Iterable[Any], where: dict[Any, Tracked]) -> str:
+        """A condition on these symbols in terms of the inputs."""
+        names = {str(symbol): where[symbol].text for symbol in symbols if symbol in where}
         return _identifier.sub(lambda match: names.get(match.group(), match.group()), text)
 
     def describe(self, sym: Any) -> str:
@@ -559,7 +562,7 @@ class Symbols:
             line = self.made_by[symbol]
             if line is not None:
                 notes.append(f" ({symbol} is made at {short_path(line.filename)}:{line.lineno}: {line.line.strip()})")
-        return self._readable(str(expr), where) + "".join(notes)
+        return self._readable(str(expr), expr.free_symbols, where) + "".join(notes)
 
 
 def contiguous_strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any] | None:

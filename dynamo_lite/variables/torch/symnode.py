@@ -247,7 +247,7 @@ def _question(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
 def is_unbacked(sym: object) -> bool:
     """True for a symbolic number that depends on tensor data: there is no present value to decide by."""
     node = getattr(sym, "node", None)
-    return node is not None and any(str(s).startswith(("u", "zuf")) for s in node.expr.free_symbols)
+    return node is not None and any(s.name.startswith(("u", "zuf")) for s in node.expr.free_symbols)
 
 
 def operand_of(vt: VariableTracker) -> Any:
@@ -318,7 +318,7 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
 def _cancels(result: Any, operands: Sequence[Any]) -> bool:
     """Whether the algebra has dropped a float from data, as in `x - x`, which an infinity or nan doesn't."""
     used = {symbol for o in map(_host, operands) if hasattr(o, "node") for symbol in o.node.expr.free_symbols}
-    floats = {symbol for symbol in used if str(symbol).startswith("zuf")}
+    floats = {symbol for symbol in used if symbol.name.startswith("zuf")}
     left = result.node.expr.free_symbols if hasattr(result, "node") else set()
     return not floats <= left and left <= floats
 
@@ -446,7 +446,7 @@ def _form(inequality: Any) -> tuple[bool, Any]:
 def _has_float_from_data(operand: Any) -> bool:
     """Whether a number is computed from a float that data decide, which may be infinite or nan."""
     node = getattr(_host(operand), "node", None)
-    return node is not None and any(str(symbol).startswith("zuf") for symbol in node.expr.free_symbols)
+    return node is not None and any(symbol.name.startswith("zuf") for symbol in node.expr.free_symbols)
 
 
 _OPPOSITE = {
@@ -760,7 +760,7 @@ def scalar_tensor(tx: Frame, number: VariableTracker, kind: type | None = None) 
 
 
 def _is_bool_from_data(vt: VariableTracker) -> bool:
-    return is_from_data(vt) and vt.python_type() is bool
+    return isinstance(vt, SymNodeVariable) and vt.python_type() is bool and is_from_data(vt)
 
 
 @packs(SymNodeVariable)
