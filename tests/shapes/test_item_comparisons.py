@@ -119,6 +119,16 @@ def test_one_graph_for_all_numbers(name):
     assert counter.frame_count == 1
 
 
+def test_an_assertion_says_nothing_of_terms_on_the_other_side():
+    def program(x):
+        a, b, total = x[0].item(), x[1].item(), x[2].item()
+        torch._check(a + b <= total)
+        return x + 1 if b <= total - a else x - 1
+
+    x = torch.tensor([0.3, 0.6, 0.8999999999999999], dtype=torch.float64)
+    assert torch.equal(dynamo_lite.compile(program, backend="eager", fullgraph=True)(x), program(x))
+
+
 CHECKED = {
     "inf": lambda x: x[0].item() < math.inf,
     "item": lambda x: (x[0] < 5).item(),

@@ -427,20 +427,24 @@ def _compare_floats(
 
 
 def _asserted(condition: Any) -> bool | None:
-    """The truth of an inequality, where the graph asserts it, or its opposite; None where it doesn't."""
-    if not is_unbacked(condition) or not hasattr(condition.node.expr, "lts"):
+    """The truth of an inequality of one number from data with a constant, if the graph asserts it, or its opposite; None otherwise. (Of
+    others an assertion has other terms on either side, which is not the same for floats.)"""
+    form = _form(condition.node.expr) if is_unbacked(condition) else None
+    if form is None:
         return None
-    expr, asserts = condition.node.expr, condition.node.shape_env.deferred_runtime_asserts
-    facts = [fact.expr for symbol in expr.free_symbols for fact in asserts.get(symbol, ())]
-    forms = [_form(fact) for fact in facts if hasattr(fact, "lts")]
-    return True if _form(expr) in forms else False if _form(expr.negated) in forms else None
+    (symbol,) = condition.node.expr.free_symbols
+    facts = [_form(fact.expr) for fact in condition.node.shape_env.deferred_runtime_asserts.get(symbol, ())]
+    return True if form in facts else False if _form(condition.node.expr.negated) in facts else None
 
 
-def _form(inequality: Any) -> tuple[bool, Any]:
-    """An inequality as `difference < 0` or `difference <= 0`: whether the former, and the difference."""
-    difference = inequality.lts - inequality.gts
-    whole = {number: int(number) for number in difference.atoms() if number.is_Float and number == int(number)}
-    return "=" not in inequality.rel_op, difference.xreplace(whole)
+def _form(inequality: Any) -> tuple[bool, Any, Any] | None:
+    """An inequality of a symbol and a number: whether it is strict, the lesser side and the greater one; None for anything else."""
+    sides = getattr(inequality, "lts", None), getattr(inequality, "gts", None)
+    if not any(getattr(side, "is_Symbol", False) for side in sides) or not any(
+        s is not None and s.is_number for s in sides
+    ):
+        return None
+    return "=" not in inequality.rel_op, *[float(side) if side.is_number else side for side in sides]
 
 
 def _has_float_from_data(operand: Any) -> bool:
