@@ -46,7 +46,7 @@ MOST_LINES = {
     "variables/torch/higher_order": 1_680,
     "variables/torch/numpy": 2_030,
     "variables/torch/subclasses": 890,
-    "warm_cache": 1_750,
+    "warm_cache": 1_785,
 }
 """Lines of Python that a room may have, tests not counted. Who needs more says why in the commit that changes the number here."""
 

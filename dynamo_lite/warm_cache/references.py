@@ -18,6 +18,7 @@ import operator
 import os
 import sys
 import types
+import typing
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -143,12 +144,38 @@ def _class_facts(cls: type, mention: Any) -> tuple[Any, ...]:
         tuple([mention(base) for base in mro[1:]]),
         flags(cls) & _CLASS_FLAGS,
         (basicsize_of(cls), itemsize_of(cls), dictoffset_of(cls), weakrefoffset_of(cls)),
-        tuple(sorted(name for name in dict_of(cls) if name[:2] == name[-2:] == "__" and name not in _VOLATILE)),
+        _definitions(cls),
     )
 
 
+def _definitions(cls: type) -> tuple[Any, ...]:
+    """The names that a class defines, each with the kind of its object: what protocols and the classes of `collections.abc` ask classes
+    for, and whether instances are hashed and compared by their address. Of a protocol also the names that it only annotates."""
+    names = sorted(
+        (name, _kind_of_definition(value))
+        for name, value in dict_of(cls).items()
+        if name not in _VOLATILE and not (name[:1] == "_" and name[-2:] != "__" and type(value) in _NOTES)
+    )
+    asked = sorted(typing._get_protocol_attrs(cls)) if dict_of(cls).get("_is_protocol") is True else ()  # type: ignore[attr-defined]
+    return tuple(names), tuple(asked)
+
+
+def _kind_of_definition(value: object) -> str:
+    if value is None or type(value) is types.FunctionType:
+        return qualname_of(type(value))
+    return str(value.__qualname__) if type(value) in _OF_C else _kind(value)
+
+
+_NOTES = (bool, int, str, dict, set, tuple, list)
+"""What libraries keep under private names in classes, perhaps later than the program has made these."""
+
 # Made by looking at a class, not by its program.
-_VOLATILE = frozenset({"__annotations__", "__annotations_cache__", "__abstractmethods__", "__doc__", "__signature__"})
+_VOLATILE = frozenset(
+    {
+        *("__annotations__", "__annotations_cache__", "__abstractmethods__", "__doc__", "__signature__"),
+        *("__slotnames__", "_abc_impl", "__protocol_attrs__", "__non_callable_proto_members__"),
+    }
+)
 
 
 def _version_of(module: str, value: object = None) -> str:
@@ -209,6 +236,8 @@ _DESCRIPTORS = (
     types.MemberDescriptorType,
     types.ClassMethodDescriptorType,
 )
+
+_OF_C = (*_DESCRIPTORS, types.BuiltinFunctionType)
 
 _PARTS: dict[type, tuple[str, ...]] = {
     property: ("fget", "fset", "fdel"),

@@ -224,6 +224,11 @@ def clear() -> int:
     root = directory()
     for build in {path.parent.parent for path in found}:
         shutil.rmtree(build, ignore_errors=True)
+    for path in root.glob("*/*/.new-*"):  # what a process that was killed has left
+        with contextlib.suppress(OSError):
+            path.unlink()
+            path.parent.rmdir()
+            path.parent.parent.rmdir()
     with contextlib.suppress(OSError):
         root.rmdir()
     return len(found)

@@ -54,6 +54,51 @@ K = A()
 collections.abc.Sequence.register(«A|B»)
 def f(x): return x * (2 if isinstance(K, collections.abc.Sequence) else 3)
 def main(): return f, (torch.ones(3),)""",
+    "method that a protocol asks for": """
+import typing
+@typing.runtime_checkable
+class P(typing.Protocol):
+    def «go|no»(self): ...
+class A:
+    def go(self): pass
+K = A()
+def f(x): return x * (2 if isinstance(K, P) else 3)
+def main(): return f, (torch.ones(3),)""",
+    "variable that a protocol asks for": """
+import typing
+@typing.runtime_checkable
+class P(typing.Protocol):
+    «k|q»: int
+class A:
+    k = 3
+K = A()
+def f(x): return x * (2 if isinstance(K, P) else 3)
+def main(): return f, (torch.ones(3),)""",
+    "method that an abstract class asks for": """
+import collections.abc
+class A:
+    def send(self, value): pass
+    def throw(self, *error): pass
+    def «close|shut»(self): pass
+    def __await__(self): pass
+K = A()
+def f(x): return x * (2 if isinstance(K, collections.abc.Coroutine) else 3)
+def main(): return f, (torch.ones(3),)""",
+    "special method that is None": """
+import collections.abc
+class A:
+    def __iter__(self): return iter(())
+    «|__iter__ = None»
+K = A()
+def f(x): return x * (2 if isinstance(K, collections.abc.Iterable) else 3)
+def main(): return f, (torch.ones(3),)""",
+    "hash and comparison of a class": """
+class A:
+    __eq__ = «object.__eq__|lambda self, other: True»
+    __hash__ = «object.__hash__|lambda self: 1»
+K, J = A(), A()
+def f(x): return x * {K: 4, J: 5}[K]
+def main(): return f, (torch.ones(3),)""",
     "which class": """
 class A:
     k = 2
@@ -307,6 +352,17 @@ def test_a_change_is_seen(name):
     assert changed.misses > 0, "the other program's version was used"
     back = Run(prog=first)
     assert back.is_right and back.misses == 0
+
+
+def test_the_folder_of_a_file_of_code_may_be_another_one():
+    text = """
+def g(): pass
+g.__code__ = g.__code__.replace(co_filename='/{}/prog.py')
+def f(x): return x * len(g.__code__.co_filename)
+def main(): return f, (torch.ones(3),)"""
+    for folder in ("one", "another"):
+        run = Run(prog=HEADER + text.format(folder))
+        assert run.is_right and run.kept == 0
 
 
 def test_another_file():
