@@ -196,13 +196,13 @@ class SymNodeVariable(VariableTracker):
         if one is MISSING or other is MISSING:
             return None
         is_certain = tx.tr.graph.symbols.is_certain
-        is_best, is_item = is_certain(operator.le, one, other), is_certain(operator.ge, one, other)
-        if (is_best or is_item) and any(map(_has_float_from_data, proxies)):
+        is_less, is_greater = is_certain(operator.le, one, other), is_certain(operator.ge, one, other)
+        if (is_less or is_greater) and any(map(_has_float_from_data, proxies)):
             first, later = scalar_tensor(tx, best, float), scalar_tensor(tx, item, float)
             is_later = tx.call(later.tp_getattro(tx, "__lt__" if function is min else "__gt__"), [first])
             return _item(tx, tx.tr.graph.call(tx, "call_function", torch.where, [is_later, later, first]))
-        if is_best or is_item:
-            return best if is_best is (function is min) else item
+        if is_less or is_greater:
+            return best if is_less is (function is min) else item
         result = apply_number_function(tx, torch.sym_min if function is min else torch.sym_max, best, item)
         return None if result is NOT_IMPLEMENTED else result
 
@@ -440,9 +440,7 @@ def _asserted(condition: Any) -> bool | None:
 def _form(inequality: Any) -> tuple[bool, Any, Any] | None:
     """An inequality of a symbol and a number: whether it is strict, the lesser side and the greater one; None for anything else."""
     sides = getattr(inequality, "lts", None), getattr(inequality, "gts", None)
-    if not any(getattr(side, "is_Symbol", False) for side in sides) or not any(
-        s is not None and s.is_number for s in sides
-    ):
+    if None in sides or not any(side.is_Symbol for side in sides) or not any(side.is_number for side in sides):
         return None
     return "=" not in inequality.rel_op, *[float(side) if side.is_number else side for side in sides]
 
