@@ -161,8 +161,6 @@ def _definitions(cls: type) -> tuple[Any, ...]:
 
 
 def _kind_of_definition(value: object) -> str:
-    if value is None or type(value) is types.FunctionType:
-        return qualname_of(type(value))
     return str(value.__qualname__) if type(value) in _OF_C else _kind(value)
 
 

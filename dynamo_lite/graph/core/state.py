@@ -463,8 +463,8 @@ class AmbientState(GraphEffect):
             for key, value in now.items():
                 key[0](*key[1:], value)
 
-    def enter_inference(self, enabled: bool, holder: Any) -> Any:
-        """Enter an inference mode; its node. `holder`: what stands for it in the traced code."""
+    def enter_inference(self, enabled: bool, holder: Any) -> None:
+        """Enter an inference mode. `holder`: what stands for it in the traced code."""
         self.hangs_on_grad_mode = True
         if not self.has_inference:
             self.has_inference = True
@@ -475,14 +475,14 @@ class AmbientState(GraphEffect):
         found = self.of_now()
         self.inference.append(OpenInferenceMode(node, _enter_inference_mode(enabled), holder, enabled, found))
         self._key = None
-        return node
 
-    def leave_inference(self, node: object) -> None:
+    def leave_inference(self, holder: object) -> None:
         """Leave the innermost inference mode. Refuses any other."""
-        if not self.inference or self.inference[-1].node is not node:
+        if not self.inference or self.inference[-1].holder is not holder:
             unsupported("grad-mode", "an inference mode that is not the innermost one is left")
-        _exit_inference_mode(self.inference.pop().entered)
-        self.builder.add("call_function", _exit_inference_mode, (node,))
+        mode = self.inference.pop()
+        _exit_inference_mode(mode.entered)
+        self.builder.add("call_function", _exit_inference_mode, (mode.node,))
         self._key = None
 
     # -- the end

@@ -20,7 +20,6 @@ import torch
 from torch._higher_order_ops.invoke_subgraph import mark_compile_region
 from torch._ops import OpOverload, OpOverloadPacket
 from torch.autograd.grad_mode import _enter_inference_mode, _exit_inference_mode
-from torch.fx import Node
 
 from dynamo_lite.exc import Unsupported, unsupported
 from dynamo_lite.graph.core.arguments import MODELS, Overridden, Packing, packs
@@ -343,10 +342,9 @@ def use_deterministic_algorithms(
 
 
 class EnteredInferenceVariable(VariableTracker):
-    """An inference mode that the traced code has entered. `node` is its value in the graph."""
+    """An inference mode that the traced code has entered."""
 
     source = None
-    node: Node
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
@@ -363,7 +361,7 @@ class EnteredInferenceVariable(VariableTracker):
 @builtin(_enter_inference_mode)
 def enter_inference_mode(tx: Frame, mode: VariableTracker) -> VariableTracker:
     entered = EnteredInferenceVariable(_flag(mode))
-    entered.node = tx.tr.state.enter_inference(entered.enabled, entered)
+    tx.tr.state.enter_inference(entered.enabled, entered)
     return entered
 
 
@@ -371,7 +369,7 @@ def enter_inference_mode(tx: Frame, mode: VariableTracker) -> VariableTracker:
 def exit_inference_mode(tx: Frame, mode: VariableTracker) -> VariableTracker:
     if not isinstance(mode, EnteredInferenceVariable):
         return unsupported("grad-mode", "an inference mode that was entered before is left")
-    tx.tr.state.leave_inference(mode.node)
+    tx.tr.state.leave_inference(mode)
     return NONE
 
 

@@ -198,8 +198,8 @@ class SymNodeVariable(VariableTracker):
         is_certain = tx.tr.graph.symbols.is_certain
         is_less, is_greater = is_certain(operator.le, one, other), is_certain(operator.ge, one, other)
         if (is_less or is_greater) and any(map(_has_float_from_data, proxies)):
-            first, later = scalar_tensor(tx, best, float), scalar_tensor(tx, item, float)
-            is_later = tx.call(later.tp_getattro(tx, "__lt__" if function is min else "__gt__"), [first])
+            first, later = _doubles(tx, best, item)
+            is_later = _of_tensors(tx, operator.lt if function is min else operator.gt, later, first)
             return _item(tx, tx.tr.graph.call(tx, "call_function", torch.where, [is_later, later, first]))
         if is_less or is_greater:
             return best if is_less is (function is min) else item
@@ -299,9 +299,8 @@ def apply_number_function(tx: Frame, function: Callable[..., Any], *trackers: Va
         return tx.raises_like(error)
     except (TypeError, NotImplementedError, AttributeError):
         return with_present_numbers(tx, function, trackers)
-    if _cancels(result, operands) and function in _METHODS:
-        one, other = [scalar_tensor(tx, vt, float) for vt in trackers]
-        return _item(tx, tx.call(one.tp_getattro(tx, _METHODS[function]), [other]))
+    if _cancels(result, operands) and function in _EXACT:
+        return _item(tx, _of_tensors(tx, function, *_doubles(tx, *trackers)))
     if _is_huge(result):
         return of_floats(tx, function, tuple(operands), trackers)
     hint = result.node.hint if type(result) is torch.SymInt and result.node.has_hint() else None
@@ -323,8 +322,18 @@ def _cancels(result: Any, operands: Sequence[Any]) -> bool:
     return not floats <= left and left <= floats
 
 
-_METHODS = {operator.add: "__add__", operator.sub: "__sub__", operator.mul: "__mul__"}
+_EXACT = frozenset({operator.add, operator.sub, operator.mul})
 """Functions of two floats, which compute the same of tensors of 64 bits."""
+
+
+def _doubles(tx: Frame, *numbers: VariableTracker) -> list[VariableTracker]:
+    """Numbers as tensors that compute and compare as Python's floats do, infinities and nan among them."""
+    return [scalar_tensor(tx, number, float) for number in numbers]
+
+
+def _of_tensors(tx: Frame, op: Callable[..., Any], one: VariableTracker, other: VariableTracker) -> VariableTracker:
+    """A function of `operator` of two tensors."""
+    return tx.call(one.tp_getattro(tx, f"__{op.__name__}__"), [other])
 
 
 def _item(tx: Frame, tensor: VariableTracker) -> VariableTracker:
@@ -421,9 +430,7 @@ def _compare_floats(
     if any(isinstance(vt, SymNodeVariable) and vt.python_type() is not float for vt in (one, other)):
         # Python compares ints as they are.
         return unsupported("data-dependent-size", _question(compare, (one.proxy.sym, _host(operand))))
-    right = scalar_tensor(tx, other, float) if isinstance(other, SymNodeVariable) else other
-    method = scalar_tensor(tx, one, float).tp_getattro(tx, f"__{compare.__name__}__")
-    return _item(tx, tx.call(method, [right]))
+    return _item(tx, _of_tensors(tx, compare, *_doubles(tx, one, other)))
 
 
 def _asserted(condition: Any) -> bool | None:

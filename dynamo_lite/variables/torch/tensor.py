@@ -338,14 +338,6 @@ class TensorVariable(VariableTracker):
             cg.asm.call(2)
             cg.asm.pop_top()
 
-    def _check_view(self) -> None:
-        """Break where the tensor has become another view of the data that it was given: the assignment would undo that."""
-        mine, given = self.proxy.meta, self.replaced.data.proxy.meta
-        if (mine.shape, mine.stride, mine.offset) != (given.shape, given.stride, given.offset):
-            error = Unsupported("tensor-attribute", "change of view of a tensor whose data has been assigned")
-            error.break_step = self.mutated_at
-            raise error
-
     def _emit_store(self, cg: Codegen, name: str, value: VariableTracker) -> None:
         store = _STORES.get(name) if cg.tr.overrides is not None else None
         if store is None:
@@ -361,7 +353,9 @@ class TensorVariable(VariableTracker):
 
     def emit_update(self, cg: Codegen) -> None:
         if self.replaced is not None:
-            self._check_view()
+            if not _are_one_view(self.proxy.meta, self.replaced.data.proxy.meta):  # which the assignment would undo
+                what = "change of view of a tensor whose data has been assigned"
+                raise Unsupported("tensor-attribute", what).at(self.mutated_at)
             self._emit_store(cg, "data", self.replaced.data)
             self._emit_version(cg)
         if self.is_told:
@@ -866,8 +860,12 @@ class DataOf(NamedTuple):
         """Whether assigning it to the `data` of that tensor, after operators have changed it in place, changes nothing more."""
         if owner is not self.owner or owner.proxy is not self.value or data.proxy is not self.data:
             return False
-        mine, other = owner.proxy.meta, data.proxy.meta
-        return (mine.shape, mine.stride, mine.offset) == (other.shape, other.stride, other.offset)
+        return _are_one_view(owner.proxy.meta, data.proxy.meta)
+
+
+def _are_one_view(one: TensorMeta, other: TensorMeta) -> bool:
+    """Whether two tensors of one memory have the same elements of it in the same places."""
+    return (one.shape, one.stride, one.offset) == (other.shape, other.stride, other.offset)
 
 
 @_getter("data")
